@@ -1,0 +1,72 @@
+# Everything here works on a fresh machine with Python 3.11 or newer: each target installs what it needs, once, into
+# .venv, and again only when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Stamps: what has been installed into $(VENV), and when.
+BASE := $(VENV)/.installed-base
+DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev quickstart test test-long lint ruff format bench clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Minigrid is there for one line of what is shown: how much slower it is.
+quickstart: install  ## install the base package and show what it does
+	$(PIP_INSTALL) minigrid==3.2.0
+	$(BIN)/babyai quickstart
+
+test: ruff  ## lint quickly, then run the default suite
+	$(PYTEST)
+
+# Tests marked `long` may be none, which pytest reports as exit status 5.
+test-long: install-dev  ## long tests, then the suite with bounds checks, then without the compiler
+	HYPOTHESIS_PROFILE=long $(PYTEST) -m long || [ $$? -eq 5 ]
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "not long and not downstream"
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not long and not downstream and not compiled"
+
+lint: ruff  ## ruff, pyright and the order of the rooms
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-cache
+
+ruff: install-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: install-dev  ## rewrite the sources as ruff wants them
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: install-dev  ## measure us and the peers in one run
+	$(BIN)/python -m benchmarks.world
+
+install: $(BASE)  ## the base package, editable, in .venv
+
+install-dev: $(DEV)  ## the package with all that developing it needs
+
+clean:  ## remove .venv, caches and builds
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	[ ! -d benchmarks ] || find benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BASE): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[dev]'
+	@touch $(BASE) $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "babyai needs Python 3.11 or newer: install one and say which, as in 'make PYTHON=python3.12 test'"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "$(PYTHON) cannot create virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
