@@ -1,0 +1,1 @@
+"""One world: codes, random numbers, state, grid, actions, view, mission and judge."""

@@ -1,0 +1,87 @@
+"""One world is one record. An array of N such records is a batch; `worlds[a] = worlds[b]` clones a world.
+
+Grids share one fixed stride, so that no level needs kernels of its own. Cells are addressed by a flat index `p`;
+`index_of(x, y)` and `position_of(p)` translate. Around the grid lies a margin of wall, so that the 7x7 view can read
+without asking whether a cell exists: whatever it finds there (or on the next row) is hidden behind the outer wall.
+"""
+
+import numpy as np
+
+STRIDE = 24
+MAX_SIZE = STRIDE
+MIN_SIZE = 3
+ORIGIN = 5 * STRIDE + 2
+NUM_CELLS = STRIDE * MAX_SIZE + 2 * ORIGIN
+
+MAX_CLAUSES = 4
+MAX_DESCRIPTORS = 2 * MAX_CLAUSES
+
+# A world's `status`.
+UNBORN, RUNNING, OVER = range(3)
+# Bits of a world's `options`.
+LENIENT, DONE_ACTIONS = 1, 2
+
+WORLD = np.dtype(
+    [
+        # The generator: NumPy's PCG64 with its buffered half.
+        ("rng_high", np.uint64),
+        ("rng_low", np.uint64),
+        ("rng_inc_high", np.uint64),
+        ("rng_inc_low", np.uint64),
+        ("seed", np.int64),
+        ("rng_spare", np.uint32),
+        ("step_count", np.int32),
+        ("max_steps", np.int32),
+        ("level", np.int16),
+        ("rng_has_spare", np.uint8),
+        ("status", np.uint8),
+        ("options", np.uint8),
+        # The agent.
+        ("agent_dir", np.uint8),
+        ("agent", np.int16),
+        ("carrying", np.uint8),
+        ("carried_tracks", np.uint8),
+        # The grid.
+        ("width", np.uint8),
+        ("height", np.uint8),
+        ("room_width", np.uint8),
+        ("room_height", np.uint8),
+        ("hidden", np.uint8),
+        # The judge's progress: one bit a clause, and whether tracks are out of date.
+        ("stale", np.uint8),
+        ("first_side_done", np.uint8),
+        ("clauses_done", np.uint8),
+        ("clauses_checked", np.uint8),
+        ("clauses_matched", np.uint8),
+        # The mission: clauses 0 and 1 are its first side, 2 and 3 its second; clause k has descriptors 2k and 2k+1.
+        ("order", np.uint8),
+        ("strict", np.uint8),
+        ("definite", np.uint8),
+        ("verbs", np.uint8, MAX_CLAUSES),
+        ("nouns", np.uint8, MAX_DESCRIPTORS),
+        ("colours", np.uint8, MAX_DESCRIPTORS),
+        ("places", np.uint8, MAX_DESCRIPTORS),
+        # tracks[p - ORIGIN] has bit k set where descriptor k last knew one of its objects to be.
+        ("tracks", np.uint8, STRIDE * MAX_SIZE),
+        ("cells", np.uint8, NUM_CELLS),
+        # Rounds the record up to whole words, so that copies of a world are equal in every byte.
+        ("unused", np.uint8, 5),
+    ],
+    align=True,
+)
+
+
+def make_worlds(count: int) -> np.recarray:
+    """`count` blank worlds, all still to be reset."""
+    return np.zeros(count, dtype=WORLD).view(np.recarray)
+
+
+def index_of(x: int, y: int) -> int:
+    """The flat index of the cell at (x, y)."""
+    return ORIGIN + y * STRIDE + x
+
+
+def position_of(p: int) -> tuple[int, int]:
+    """The (x, y) of a flat index."""
+    y, x = divmod(int(p) - ORIGIN, STRIDE)
+    return x, y

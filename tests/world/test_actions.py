@@ -1,0 +1,140 @@
+"""What each action does to a world, and what it leaves alone."""
+
+import pytest
+
+from babyai import Engine
+from babyai.world.codes import BALL, KEY, TRIPLES, Action
+from babyai.world.state import position_of
+from tests.reference import differing_fields, doors_of, objects_of, things_of, way_to_face
+from tests.scenario import laid_out, play
+
+YARD = """
+    ############
+    ##..rd..ro##
+    ##..>>..bx##
+    ##..b/..gk##
+    ############
+"""
+MISSION = "pick up the green key"
+
+
+def test_turning() -> None:
+    engine = laid_out(YARD, MISSION)
+    headings = []
+    for letter in "rrrrllll":
+        play(engine, letter)
+        headings.append(int(engine.worlds[0].agent_dir))
+    assert headings == [1, 2, 3, 0, 3, 2, 1, 0]
+    assert engine.directions[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("letters", "place"),
+    [
+        ("f", (3, 2)),
+        ("ff", (3, 2)),  # A box is in the way,
+        ("lf", (2, 2)),  # or a closed door,
+        ("llfff", (1, 2)),  # or the wall.
+        ("rf", (2, 3)),  # One may stand in an open door.
+        ("lltltf", (2, 2)),
+        ("ltf", (2, 1)),
+    ],
+)
+def test_walking(letters: str, place: tuple[int, int]) -> None:
+    engine = laid_out(YARD, MISSION)
+    play(engine, letters)
+    assert position_of(engine.worlds[0].agent) == place
+
+
+def test_a_closed_door_lets_nobody_through_until_it_is_open() -> None:
+    engine = laid_out(YARD, MISSION)
+    play(engine, "lt")
+    assert doors_of(engine.worlds[0])[2, 1] == "open red door"
+    play(engine, "t")
+    assert doors_of(engine.worlds[0])[2, 1] == "closed red door"
+
+
+def test_picking_up_and_putting_down() -> None:
+    engine = laid_out(YARD, MISSION)
+    world = engine.worlds[0]
+    play(engine, "f l f r p")
+    assert TRIPLES[world.carrying].tolist() == [BALL, 0, 0]
+    assert (4, 1) not in things_of(world)
+    assert engine.images[0, 3, 6].tolist() == [BALL, 0, 0]
+    # A second pickup, with full hands, does nothing.
+    play(engine, "r f p")
+    assert TRIPLES[world.carrying].tolist() == [BALL, 0, 0]
+    play(engine, "l l f r d")
+    assert objects_of(world)[4, 1] == "red ball" and not world.carrying
+    assert engine.images[0, 3, 6].tolist() == [1, 0, 0]
+    assert len(objects_of(world)) == 3
+
+
+@pytest.mark.parametrize("letters", ["f p", "l p", "r p", "ll p"])
+def test_doors_walls_and_air_cannot_be_picked_up(letters: str) -> None:
+    engine = laid_out(YARD.replace("bx", "##"), "go to a ball")
+    before = things_of(engine.worlds[0])
+    play(engine, letters)
+    assert not engine.worlds[0].carrying and things_of(engine.worlds[0]) == before
+
+
+@pytest.mark.parametrize("turns", ["", "l", "r"])
+def test_nothing_can_be_dropped_on_something(turns: str) -> None:
+    engine = laid_out(YARD.replace(">>..bx", ">>bxgk"), "go to a ball")
+    # With the box in hand: onto the key beyond, a closed door, an open door.
+    play(engine, "p f" if not turns else f"p {turns}")
+    before = things_of(engine.worlds[0])
+    play(engine, "d")
+    assert engine.worlds[0].carrying and things_of(engine.worlds[0]) == before
+
+
+def test_a_box_that_is_opened_is_gone() -> None:
+    engine = laid_out(YARD, MISSION)
+    play(engine, "ft")
+    assert (4, 2) not in things_of(engine.worlds[0])
+
+
+def test_done_and_toggling_air_change_nothing_but_the_clock() -> None:
+    engine = laid_out(YARD, MISSION)
+    for letter in "ntdp":
+        before = engine.worlds.copy()
+        play(engine, letter)
+        assert set(differing_fields(before, engine.worlds)) <= {"step_count", "clauses_checked"}
+
+
+def test_a_locked_door_opens_with_its_key_and_is_never_locked_again() -> None:
+    engine = laid_out(
+        """
+        ############
+        ##gkrkrl..##
+        ##..>>....##
+        ############
+        """,
+        "go to the green key",
+    )
+    world = engine.worlds[0]
+    play(engine, "f l t")
+    assert doors_of(world)[3, 1] == "locked red door"
+    play(engine, "l f r p")
+    play(engine, "r f l t")
+    assert doors_of(world)[3, 1] == "open red door"
+    assert TRIPLES[world.carrying].tolist() == [KEY, 0, 0]
+    play(engine, "t")
+    assert doors_of(world)[3, 1] == "closed red door"
+
+
+def test_what_comes_out_of_a_box() -> None:
+    """KeyInBox, the one level whose box holds something: the key to the locked door."""
+    for seed in range(20):
+        engine = Engine("KeyInBox")
+        engine.reset(seed)
+        world = engine.worlds[0]
+        (box,) = objects_of(world)
+        (door,) = [place for place, thing in doors_of(world).items() if thing.startswith("locked")]
+        colour = doors_of(world)[door].split()[1]
+        play(engine, way_to_face(world, box))
+        play(engine, [Action.toggle])
+        assert objects_of(world) == {box: f"{colour} key"}
+        assert play(engine, [Action.pickup]) == "."
+        play(engine, way_to_face(world, door))
+        assert play(engine, [Action.toggle]) == "W"

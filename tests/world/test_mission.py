@@ -1,0 +1,29 @@
+"""The words that compiled code writes are those that the mission says of itself."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from babyai import LEVELS, Engine
+from babyai.world.language import Mission, random_mission, tokenize, words_of
+from tests.scale import scaled
+
+
+@settings(max_examples=scaled(100, least=10))
+@given(st.integers(0, 2**32))
+def test_any_mission_is_written_as_it_is_said(seed: int) -> None:
+    rng, engine = np.random.default_rng(seed), Engine("GoToObj")
+    engine.reset(0)
+    for _ in range(20):
+        mission = random_mission(rng)
+        mission.write(engine.worlds[0])
+        engine.observe(0)
+        assert words_of(engine.missions[0]) == str(mission)
+        np.testing.assert_array_equal(engine.missions[0], tokenize(str(mission)))
+
+
+def test_missions_of_all_levels_can_be_read_back() -> None:
+    engine = Engine(list(LEVELS), len(LEVELS) * scaled(20))
+    engine.reset(0)
+    for world, tokens in zip(engine.worlds, engine.missions, strict=True):
+        assert str(Mission.read(world)) == words_of(tokens)
