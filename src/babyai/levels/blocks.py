@@ -1,0 +1,441 @@
+"""The building blocks that recipes are made of: rooms, doors, objects, the agent, and the checks on them.
+
+Every block that can run out of tries returns False, and the whole attempt starts again with the generator going on;
+so a recipe is a chain of `and`. The order of the draws is Minigrid's, which is what makes the worlds equal to its own.
+"""
+
+import numpy as np
+
+from babyai._jit import load_eight, njit, store_eight
+from babyai.levels.draft import MAX_THINGS
+from babyai.world.codes import (
+    DOOR,
+    EMPTY,
+    KIND_MASK,
+    LOCKED_DOOR,
+    MARKED,
+    OBJECT_KINDS,
+    OPAQUE,
+    WALL,
+    WALL_CELL,
+)
+from babyai.world.random import COLOUR_ORDER, draw, draw_colour, flip
+from babyai.world.state import ORIGIN, STRIDE
+from babyai.world.view import STEPS
+
+ANY = -1
+RIGHT_SIDE, DOWN_SIDE, LEFT_SIDE, UP_SIDE = range(4)
+PLACING_TRIES = 1001
+CONNECTING_TRIES = 5001
+KIND_ORDER = np.array(OBJECT_KINDS, dtype=np.int64)
+NOWHERE = 0
+ALL_WALL = np.uint64(WALL_CELL * 0x0101010101010101)
+
+
+@njit
+def at(x, y):
+    return ORIGIN + y * STRIDE + x
+
+
+# ---------------------------------------------------------------- rooms
+
+
+@njit
+def build_rooms(s, d, room_size, rows, columns):
+    """Rows x columns of empty rooms that share walls, a door slot drawn for each shared wall, the agent amid them."""
+    inner = room_size - 1
+    width, height = inner * columns + 1, inner * rows + 1
+    if s.width != width or s.height != height:
+        # What lies outside the grid is never looked at, but equal worlds should be equal bytes.
+        s.cells[:] = WALL_CELL
+        s.tracks[:] = 0
+    s.width, s.height, s.room_width, s.room_height = width, height, room_size, room_size
+    d.room_size, d.rows, d.columns, d.count, d.locked_room = room_size, rows, columns, 0, ANY
+    _build_walls(s, d, inner)
+    for row in range(rows):
+        for column in range(columns):
+            _draw_slots(s, d, column, row)
+    s.agent = at(columns // 2 * inner + room_size // 2, rows // 2 * inner + room_size // 2)
+    s.agent_dir = 0
+    s.carrying = 0
+    s.carried_tracks = 0
+    s.hidden = 0
+
+
+@njit
+def _build_walls(s, d, inner):
+    """Fills the grid with walls and empty rooms, a row of cells at a time."""
+    row_bits = 0
+    for x in range(STRIDE):
+        is_inside = x % inner != 0 and x < s.width
+        row_bits |= int(is_inside) << x
+        s.cells[at(x, 1)] = EMPTY if is_inside else WALL_CELL
+    # All rows inside rooms are like this first one; those between them are wall.
+    left, middle, right = load_eight(s.cells, at(0, 1)), load_eight(s.cells, at(8, 1)), load_eight(s.cells, at(16, 1))
+    until_wall = 0
+    for y in range(int(s.height)):
+        is_wall = until_wall == 0
+        until_wall = inner - 1 if is_wall else until_wall - 1
+        d.walkable[y] = 0 if is_wall else row_bits
+        store_eight(s.cells, at(0, y), ALL_WALL if is_wall else left)
+        store_eight(s.cells, at(8, y), ALL_WALL if is_wall else middle)
+        store_eight(s.cells, at(16, y), ALL_WALL if is_wall else right)
+
+
+@njit
+def _draw_slots(s, d, column, row):
+    """Draws where doors of a room would be, on its right and below; the neighbours share them."""
+    inner = d.room_size - 1
+    left, top = column * inner, row * inner
+    room = row * d.columns + column
+    d.locked[room] = 0
+    for side in range(4):
+        d.linked[room, side] = 0
+    if column == 0:
+        d.slots[room, LEFT_SIDE] = NOWHERE
+    if row == 0:
+        d.slots[room, UP_SIDE] = NOWHERE
+    d.slots[room, RIGHT_SIDE] = NOWHERE
+    d.slots[room, DOWN_SIDE] = NOWHERE
+    if column < d.columns - 1:
+        slot = at(left + inner, draw(s, top + 1, top + inner))
+        d.slots[room, RIGHT_SIDE] = slot
+        d.slots[room + 1, LEFT_SIDE] = slot
+    if row < d.rows - 1:
+        slot = at(draw(s, left + 1, left + inner), top + inner)
+        d.slots[room, DOWN_SIDE] = slot
+        d.slots[room + d.columns, UP_SIDE] = slot
+
+
+@njit
+def neighbour(d, room, side):
+    """The number of the room on that side; only for sides that have a slot."""
+    if side == RIGHT_SIDE:
+        return room + 1
+    if side == DOWN_SIDE:
+        return room + d.columns
+    if side == LEFT_SIDE:
+        return room - 1
+    return room - d.columns
+
+
+@njit
+def room_at(d, p):
+    """The number of the room that a cell belongs to."""
+    y, x = divmod(p - ORIGIN, STRIDE)
+    inner = d.room_size - 1
+    return y // inner * d.columns + x // inner
+
+
+@njit
+def _link(d, room, side):
+    d.linked[room, side] = 1
+    d.linked[neighbour(d, room, side), (side + 2) & 3] = 1
+
+
+@njit
+def remove_wall(s, d, column, row, side):
+    """Takes away the inner part of a wall between two rooms."""
+    inner = d.room_size - 1
+    left, top = column * inner, row * inner
+    for k in range(1, inner):
+        x = left + (inner if side == RIGHT_SIDE else 0 if side == LEFT_SIDE else k)
+        y = top + (inner if side == DOWN_SIDE else 0 if side == UP_SIDE else k)
+        s.cells[at(x, y)] = EMPTY
+        d.walkable[y] |= 1 << x
+    _link(d, row * d.columns + column, side)
+    return True
+
+
+@njit
+def put(s, d, p, cell):
+    """Puts a thing into a cell and notes it; False when the draft is full."""
+    y, x = divmod(p - ORIGIN, STRIDE)
+    return put_at(s, d, x, y, cell)
+
+
+@njit
+def put_at(s, d, x, y, cell):
+    """Like `put`, for a cell given by its column and row."""
+    if d.count == MAX_THINGS:
+        return False
+    p = at(x, y)
+    s.cells[p] = cell
+    kind = cell & KIND_MASK
+    if kind == DOOR or kind == LOCKED_DOOR:
+        d.walkable[y] |= 1 << x
+    else:
+        d.walkable[y] &= 0xFFFFFFFF ^ (1 << x)
+    d.things[d.count] = p
+    d.count += 1
+    return True
+
+
+@njit
+def last(d):
+    """Where the thing placed last lies."""
+    return int(d.things[d.count - 1])
+
+
+# ---------------------------------------------------------------- doors
+
+
+@njit
+def add_door(s, d, column, row, side, colour, locked):
+    """A door in a wall of the room. Side, colour and whether it is locked are drawn where they are ANY."""
+    room = row * d.columns + column
+    if side == ANY:
+        for _ in range(PLACING_TRIES):
+            side = draw(s, 0, 4)
+            if d.slots[room, side] and not d.linked[room, side]:
+                break
+            side = ANY
+        if side == ANY:
+            return False
+    if colour == ANY:
+        colour = draw_colour(s)
+    if locked == ANY:
+        locked = 1 if flip(s) else 0
+    d.locked[room] = locked
+    _link(d, room, side)
+    return put(s, d, int(d.slots[room, side]), (LOCKED_DOOR if locked else DOOR) | colour << 4 | OPAQUE)
+
+
+@njit
+def connected_rooms(d, start):
+    """The rooms that can be reached through doors of any kind, as bits."""
+    reached, frontier = 1 << start, 1 << start
+    for _ in range(d.rows * d.columns):
+        spread = 0
+        for room in range(d.rows * d.columns):
+            if (frontier >> room) & 1:
+                for side in range(4):
+                    if d.linked[room, side]:
+                        spread |= 1 << neighbour(d, room, side)
+        frontier = spread & ~reached
+        reached |= frontier
+        if frontier == 0:
+            break
+    return reached
+
+
+@njit
+def connect_all(s, d, without_colour):
+    """Adds unlocked doors at random until every room can be reached; `without_colour` (or ANY) is not used."""
+    everywhere = (1 << (d.rows * d.columns)) - 1
+    start = room_at(d, int(s.agent))
+    reached = connected_rooms(d, start)
+    for _ in range(CONNECTING_TRIES):
+        if reached == everywhere:
+            return True
+        column, row, side = draw(s, 0, d.columns), draw(s, 0, d.rows), draw(s, 0, 4)
+        room = row * d.columns + column
+        if not d.slots[room, side] or d.linked[room, side]:
+            continue
+        if d.locked[room] or d.locked[neighbour(d, room, side)]:
+            continue
+        if not add_door(s, d, column, row, side, _door_colour(s, without_colour), 0):
+            return False
+        reached = connected_rooms(d, start)
+    return False
+
+
+@njit
+def _door_colour(s, without):
+    """A colour drawn from the alphabetical list, less one of them if asked."""
+    if without == ANY:
+        return draw_colour(s)
+    k = draw(s, 0, 5)
+    for colour in COLOUR_ORDER:
+        if colour != without:
+            if k == 0:
+                return colour
+            k -= 1
+    return without
+
+
+@njit
+def open_all_doors(s, d):
+    for k in range(d.count):
+        p = int(d.things[k])
+        if s.cells[p] & KIND_MASK == DOOR:
+            s.cells[p] = s.cells[p] & (255 - OPAQUE)
+    return True
+
+
+# ---------------------------------------------------------------- objects and the agent
+
+
+@njit
+def _draw_cell(s, d, column, row):
+    """Column and row of a random cell of the room's square, walls included."""
+    left, top = column * (d.room_size - 1), row * (d.room_size - 1)
+    x = left + draw(s, 0, d.room_size)
+    return x, top + draw(s, 0, d.room_size)
+
+
+@njit
+def place(s, d, column, row, cell):
+    """Puts a thing on a free cell of the room, at least two steps from the agent."""
+    agent_y, agent_x = divmod(int(s.agent) - ORIGIN, STRIDE)
+    for _ in range(PLACING_TRIES):
+        x, y = _draw_cell(s, d, column, row)
+        # One branch instead of two: neither can be guessed.
+        if (s.cells[at(x, y)] == EMPTY) & (abs(x - agent_x) + abs(y - agent_y) >= 2):
+            return put_at(s, d, x, y, cell)
+    return False
+
+
+@njit
+def add_object(s, d, column, row, kind, colour):
+    """An object in the room; kind and colour are drawn, in that order, where they are ANY."""
+    if kind == ANY:
+        kind = KIND_ORDER[draw(s, 0, 3)]
+    if colour == ANY:
+        colour = draw_colour(s)
+    return place(s, d, column, row, kind | colour << 4)
+
+
+@njit
+def _exists(s, d, cell):
+    for k in range(d.count):
+        if int(s.cells[int(d.things[k])]) & (255 - MARKED) == cell:
+            return True
+    return False
+
+
+@njit
+def add_distractors(s, d, column, row, count, unique):
+    """Random objects in one room, or each in a random one; `unique`: none like another in kind and colour."""
+    for _ in range(count):
+        for _ in range(PLACING_TRIES):
+            colour = draw_colour(s)
+            cell = KIND_ORDER[draw(s, 0, 3)] | colour << 4
+            if not (unique and _exists(s, d, cell)):
+                break
+        else:
+            return False
+        column_ = draw(s, 0, d.columns) if column == ANY else column
+        row_ = draw(s, 0, d.rows) if row == ANY else row
+        if not place(s, d, column_, row_, cell):
+            return False
+    return True
+
+
+@njit
+def place_agent(s, d, column, row):
+    """Puts the agent on a free cell of the room (drawn if ANY), facing an empty cell or a wall."""
+    if column == ANY:
+        column = draw(s, 0, d.columns)
+    if row == ANY:
+        row = draw(s, 0, d.rows)
+    # The reference never gives up where every free cell faces objects only; we begin the attempt anew.
+    for _ in range(PLACING_TRIES):
+        p = NOWHERE
+        for _ in range(PLACING_TRIES):
+            x, y = _draw_cell(s, d, column, row)
+            if s.cells[at(x, y)] == EMPTY:
+                p = at(x, y)
+                break
+        if p == NOWHERE:
+            s.agent = NOWHERE
+            return False
+        s.agent = p
+        s.agent_dir = draw(s, 0, 4)
+        facing = int(s.cells[p + STEPS[int(s.agent_dir)]])
+        if facing == EMPTY or facing & KIND_MASK == WALL:
+            return True
+    return False
+
+
+@njit
+def place_agent_outside(s, d, room):
+    """Puts the agent into a random room, again until it is not the given one."""
+    for _ in range(PLACING_TRIES):
+        if not place_agent(s, d, ANY, ANY):
+            return False
+        if room_at(d, int(s.agent)) != room:
+            return True
+    return False
+
+
+# ---------------------------------------------------------------- checks
+
+
+@njit
+def _flood_row(d, y, height):
+    """Spreads the flood into row y from its neighbours and along it; tells whether anything changed."""
+    above = int(d.flood[y - 1]) if y > 0 else 0
+    below = int(d.flood[y + 1]) if y < height - 1 else 0
+    walkable, before = int(d.walkable[y]), int(d.flood[y])
+    wet = (before | above | below) & walkable
+    while True:
+        wider = (wet | wet << 1 | wet >> 1) & walkable
+        if wider == wet:
+            break
+        wet = wider
+    d.flood[y] = wet
+    return wet != before
+
+
+@njit
+def all_reachable(s, d):
+    """Whether every object and door can be reached from the agent without moving anything (locked doors open)."""
+    height = int(s.height)
+    for y in range(height):
+        d.flood[y] = 0
+    agent_y, agent_x = divmod(int(s.agent) - ORIGIN, STRIDE)
+    d.flood[agent_y] = 1 << agent_x
+    while True:
+        changed = False
+        for y in range(1, height - 1):
+            changed |= _flood_row(d, y, height)
+        for y in range(height - 2, 0, -1):
+            changed |= _flood_row(d, y, height)
+        if _flood_touches_all(d, height):
+            return True
+        if not changed:
+            return False
+
+
+@njit
+def _flood_touches_all(d, height):
+    """Whether every object and door lies in the flood or beside it."""
+    for k in range(d.count):
+        y, x = divmod(int(d.things[k]) - ORIGIN, STRIDE)
+        wet = int(d.flood[y])
+        around = wet | wet << 1 | wet >> 1
+        if y > 0:
+            around |= int(d.flood[y - 1])
+        if y < height - 1:
+            around |= int(d.flood[y + 1])
+        if not (around >> x) & 1:
+            return False
+    return True
+
+
+# ---------------------------------------------------------------- choosing
+
+
+@njit
+def random_thing(s, d, first):
+    """One of the things placed from number `first` on."""
+    return int(d.things[first + draw(s, 0, d.count - first)])
+
+
+@njit
+def take(s, numbers, count):
+    """Draws and removes one of the first `count` numbers, keeping the others in order."""
+    k = draw(s, 0, count)
+    taken = int(numbers[k])
+    for i in range(k, count - 1):
+        numbers[i] = numbers[i + 1]
+    return taken
+
+
+@njit
+def two_of(s, first, count):
+    """Two different numbers from [first, first + count), drawn as Minigrid draws a subset."""
+    a = draw(s, 0, count)
+    b = draw(s, 0, count - 1)
+    return first + a, first + (b + 1 if b >= a else b)

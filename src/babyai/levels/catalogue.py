@@ -1,0 +1,265 @@
+"""The catalogue: every level as a row of a table. Reading it needs no compiler.
+
+`LEVELS` maps a name to its `Level`. Rooms share walls, so a level is `room_size - 1` times `columns` plus 1 cells
+wide. The names are those of Minigrid 3.2.0 without "BabyAI-" and version, the paper's PutNext, which Minigrid lost,
+and what only the original had (OpenTwoDoorsDebug and the Test levels).
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from babyai.levels.draft import LEVEL, MAX_ROOMS
+from babyai.world.codes import BLUE, GO_TO, OPEN, PICK_UP, PUT_NEXT, RED
+from babyai.world.state import MAX_SIZE
+
+Rules = Literal["paper", "minigrid"]
+ANY = -1
+DRAWN_BY_MISSION = 0
+
+# The recipes by number; `dispatch` calls them in this order.
+RECIPES = (
+    *("go_to_red_ball", "go_to_object", "go_to_local", "go_to_maze", "go_to_red_blue_ball", "go_to_door"),
+    *("go_to_object_or_door", "open_maze", "open_red_door", "open_one_door", "open_two_doors", "open_doors_in_order"),
+    *("pick_up_maze", "pick_up_distinct", "pick_up_above", "one_room", "find_object", "act_on_object_or_door"),
+    *("put_next_local", "put_next_maze", "put_next_across", "move_two_across", "go_to_behind_locked_door", "unlock"),
+    *("unlock_local", "key_in_box", "unlock_pickup", "unlock_to_unlock", "key_corridor", "random_level"),
+    *("go_to_blocked", "put_next_to_blocked", "put_next_close_to_closed_door", "put_next_to_identical"),
+    *("unblocking_loop", "put_next_close_to_door", "lots_of_blockers"),
+)
+VERBS = {"go to": GO_TO, "pick up": PICK_UP, "open": OPEN, "put next": PUT_NEXT}
+JOINS = ("action", "and", "seq")
+
+
+class UnknownLevelError(ValueError):
+    """No level has that name."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A recipe and its settings. The fields from `locked_room` on are for the recipe `random_level`."""
+
+    name: str
+    recipe: str | Callable[..., Any]
+    """The name of a built-in recipe, or a function of your own (see the docs: adding a level)."""
+    room_size: int = 8
+    """Cells from wall to wall, both walls included."""
+    rows: int = 3
+    columns: int = 3
+    objects: int = 18
+    """How many objects the recipe places (for some recipes in each room; for OpenDoorsOrder, doors)."""
+    max_steps: int = DRAWN_BY_MISSION
+    """The time limit; 0: room_size² x rows x columns for each trip that the mission takes."""
+    variant: int = 0
+    """Chooses among the variants of the recipe, which says what they are."""
+    strict: bool = False
+    """A wrong toggle or pickup fails the mission."""
+    carrying: bool = False
+    """The agent begins with the object that it has to put somewhere."""
+    colours: tuple[int, int] = (ANY, ANY)
+    """The colours of the two doors of OpenTwoDoors."""
+    locked_room: float = 0.5
+    """How likely a room is locked."""
+    locations: bool = True
+    """Whether descriptions may say "on your left" and the like."""
+    unblocking: bool = True
+    """Whether objects may block the way."""
+    implicit_unlock: bool = True
+    """Whether the mission may be about a locked room without saying so."""
+    verbs: tuple[str, ...] = tuple(VERBS)
+    joins: tuple[str, ...] = JOINS
+    version: int = 1
+    """Raised by hand whenever the same seed and actions would give another episode."""
+
+    def __post_init__(self) -> None:
+        def require(condition: bool, message: str) -> None:
+            if not condition:
+                raise ValueError(f"level {self.name!r}: {message}")
+
+        require(callable(self.recipe) or self.recipe in RECIPES, f"unknown recipe {self.recipe!r}")
+        require(3 <= self.room_size <= MAX_SIZE, f"room_size {self.room_size} is not in 3..{MAX_SIZE}")
+        require(self.rows >= 1 and self.columns >= 1, "there must be at least one row and one column of rooms")
+        require(
+            max(self.width, self.height) <= MAX_SIZE and self.rows * self.columns <= MAX_ROOMS,
+            f"{self.rows} x {self.columns} rooms of size {self.room_size} make a grid of {self.width} x {self.height} "
+            f"cells; at most {MAX_SIZE} x {MAX_SIZE} cells and {MAX_ROOMS} rooms are possible",
+        )
+        require(self.objects >= 0 and self.max_steps >= 0, "objects and max_steps cannot be negative")
+        require(bool(self.verbs) and set(self.verbs) <= set(VERBS), f"verbs must be among {', '.join(VERBS)}")
+        require(self.joins in (JOINS[:1], JOINS), "joins must be ('action',) or ('action', 'and', 'seq')")
+
+    @property
+    def width(self) -> int:
+        """Cells from left to right."""
+        return (self.room_size - 1) * self.columns + 1
+
+    @property
+    def height(self) -> int:
+        """Cells from top to bottom."""
+        return (self.room_size - 1) * self.rows + 1
+
+    @property
+    def id(self) -> str:
+        """The Gymnasium id."""
+        return f"babyai/{self.name}-v0"
+
+    def row(self, rules: Rules) -> np.ndarray:
+        """The level as compiled code reads it, a record of no dimensions."""
+        row = np.zeros((), dtype=LEVEL)
+        for field in fields(self):
+            if field.name in (LEVEL.names or ()) and field.name not in ("recipe", "verbs", "joins"):
+                row[field.name] = getattr(self, field.name)
+        row["recipe"] = RECIPES.index(self.recipe) if isinstance(self.recipe, str) else -1
+        row["minigrid"] = rules == "minigrid"
+        row["verbs"] = sum(1 << VERBS[verb] for verb in self.verbs)
+        row["joins"] = len(self.joins)
+        return row
+
+
+def _one_room(name: str, recipe: str, **settings: Any) -> Level:
+    return Level(name, recipe, rows=1, columns=1, **settings)
+
+
+def _two_rooms(name: str, recipe: str, **settings: Any) -> Level:
+    return Level(name, recipe, rows=1, columns=2, **settings)
+
+
+def _generated(name: str, **settings: Any) -> Level:
+    return Level(name, "random_level", **settings)
+
+
+SINGLE_CLAUSE = JOINS[:1]
+
+_TABLE = (
+    # Go to something in one room.
+    _one_room("GoToRedBallGrey", "go_to_red_ball", objects=7, variant=1),
+    _one_room("GoToRedBall", "go_to_red_ball", objects=7),
+    _one_room("GoToRedBallNoDists", "go_to_red_ball", objects=0),
+    _one_room("GoToObj", "go_to_object"),
+    *(_one_room(f"GoToObjS{size}", "go_to_object", room_size=size) for size in (4, 6)),
+    _one_room("GoToLocal", "go_to_local", objects=8),
+    *(
+        _one_room(f"GoToLocalS{size}N{count}", "go_to_local", room_size=size, objects=count)
+        for size, count in [(5, 2), (6, 2), (6, 3), (6, 4), (7, 4), (7, 5), *((8, n) for n in range(2, 8))]
+    ),
+    _one_room("GoToRedBlueBall", "go_to_red_blue_ball", objects=7),
+    Level("GoToDoor", "go_to_door", room_size=7),
+    Level("GoToObjDoor", "go_to_object_or_door"),
+    # Go to something in a maze.
+    Level("GoTo", "go_to_maze"),
+    Level("GoToOpen", "go_to_maze", variant=1),
+    Level("GoToObjMaze", "go_to_maze", objects=1),
+    Level("GoToObjMazeOpen", "go_to_maze", objects=1, variant=1),
+    Level("GoToObjMazeS4R2", "go_to_maze", objects=1, room_size=4, rows=2, columns=2),
+    *(Level(f"GoToObjMazeS{size}", "go_to_maze", objects=1, room_size=size) for size in (4, 5, 6, 7)),
+    Level("GoToImpUnlock", "go_to_behind_locked_door"),
+    _generated("GoToSeq", verbs=("go to",), locked_room=0, locations=False, unblocking=False),
+    _generated(
+        "GoToSeqS5R2", room_size=5, rows=2, columns=2, objects=4,
+        verbs=("go to",), locked_room=0, locations=False, unblocking=False,
+    ),
+    # Open doors.
+    Level("Open", "open_maze"),
+    _two_rooms("OpenRedDoor", "open_red_door", room_size=5),
+    Level("OpenDoor", "open_one_door"),
+    Level("OpenDoorDebug", "open_one_door", strict=True),
+    Level("OpenDoorColor", "open_one_door", variant=1),
+    Level("OpenDoorLoc", "open_one_door", variant=2),
+    Level("OpenTwoDoors", "open_two_doors", room_size=6, max_steps=720),
+    Level("OpenTwoDoorsDebug", "open_two_doors", room_size=6, max_steps=720, strict=True),
+    Level("OpenRedBlueDoors", "open_two_doors", room_size=6, max_steps=720, colours=(RED, BLUE)),
+    Level("OpenRedBlueDoorsDebug", "open_two_doors", room_size=6, max_steps=720, colours=(RED, BLUE), strict=True),
+    *(
+        Level(f"OpenDoorsOrderN{n}{'Debug' * debug}", "open_doors_in_order", room_size=6, max_steps=720, objects=n,
+              strict=bool(debug))
+        for n in (2, 4) for debug in (0, 1)
+    ),
+    # Pick something up.
+    Level("Pickup", "pick_up_maze"),
+    Level("UnblockPickup", "pick_up_maze", objects=20, variant=1),
+    _generated(
+        "PickupLoc", rows=1, columns=1, objects=8,
+        verbs=("pick up",), joins=SINGLE_CLAUSE, locked_room=0, unblocking=False,
+    ),
+    _one_room("PickupDist", "pick_up_distinct", room_size=7),
+    _one_room("PickupDistDebug", "pick_up_distinct", room_size=7, strict=True),
+    Level("PickupAbove", "pick_up_above", room_size=6, max_steps=288),
+    *(_one_room(f"OneRoomS{size}", "one_room", room_size=size) for size in (8, 12, 16, 20)),
+    *(Level(f"FindObjS{size}", "find_object", room_size=size, max_steps=20 * size**2) for size in (5, 6, 7)),
+    Level("ActionObjDoor", "act_on_object_or_door", room_size=7),
+    # Put something next to something else.
+    _one_room("PutNextLocal", "put_next_local", objects=8),
+    _one_room("PutNextLocalS5N3", "put_next_local", room_size=5, objects=3),
+    _one_room("PutNextLocalS6N4", "put_next_local", room_size=6, objects=4),
+    Level("PutNext", "put_next_maze"),
+    *(
+        _two_rooms(f"PutNextS{size}N{n}{'Carrying' * carrying}", "put_next_across", room_size=size, objects=n,
+                   max_steps=8 * size**2, carrying=bool(carrying))
+        for size, n, carrying in
+        [(4, 1, 0), (5, 2, 0), (5, 1, 0), (6, 3, 0), (7, 4, 0), (5, 2, 1), (6, 3, 1), (7, 4, 1)]
+    ),
+    _two_rooms("MoveTwoAcrossS5N2", "move_two_across", room_size=5, objects=2, max_steps=16 * 5**2),
+    _two_rooms("MoveTwoAcrossS8N9", "move_two_across", room_size=8, objects=9, max_steps=16 * 8**2),
+    # Unlock doors.
+    Level("Unlock", "unlock"),
+    Level("UnlockLocal", "unlock_local", objects=0),
+    Level("UnlockLocalDist", "unlock_local", objects=3),
+    Level("KeyInBox", "key_in_box"),
+    _two_rooms("UnlockPickup", "unlock_pickup", room_size=6, objects=0),
+    _two_rooms("UnlockPickupDist", "unlock_pickup", room_size=6, objects=4),
+    _two_rooms("BlockedUnlockPickup", "unlock_pickup", room_size=6, objects=0, variant=1, max_steps=576),
+    Level("UnlockToUnlock", "unlock_to_unlock", room_size=6, rows=1, max_steps=1080),
+    Level("KeyCorridor", "key_corridor", room_size=6, max_steps=30 * 6**2),
+    *(
+        Level(f"KeyCorridorS{size}R{rows}", "key_corridor", room_size=size, rows=rows, max_steps=30 * size**2)
+        for size, rows in [(3, 1), (3, 2), (3, 3), (4, 3), (5, 3), (6, 3)]
+    ),
+    # Anything at all.
+    _generated("Synth", joins=SINGLE_CLAUSE, locations=False, implicit_unlock=False),
+    _generated("SynthS5R2", joins=SINGLE_CLAUSE, locations=False, implicit_unlock=False, room_size=5, rows=2, columns=2,
+               objects=7),
+    _generated("SynthLoc", joins=SINGLE_CLAUSE, implicit_unlock=False),
+    _generated("SynthSeq", implicit_unlock=False),
+    _generated("MiniBossLevel", room_size=5, rows=2, columns=2, objects=7, locked_room=0.25),
+    _generated("BossLevel"),
+    _generated("BossLevelNoUnlock", locked_room=0, implicit_unlock=False),
+    # Worlds placed by hand.
+    _one_room("TestGoToBlocked", "go_to_blocked", room_size=9),
+    _one_room("TestPutNextToBlocked", "put_next_to_blocked", room_size=9),
+    Level("TestPutNextToCloseToDoor1", "put_next_close_to_closed_door", room_size=9, rows=2, columns=1, variant=1),
+    Level("TestPutNextToCloseToDoor2", "put_next_close_to_closed_door", room_size=9, rows=2, columns=1),
+    _one_room("TestPutNextToIdentical", "put_next_to_identical", room_size=9),
+    Level("TestUnblockingLoop", "unblocking_loop", room_size=9, rows=2, columns=2),
+    Level("TestPutNextCloseToDoor", "put_next_close_to_door", room_size=9, rows=2, columns=2),
+    _one_room("TestLotsOfBlockers", "lots_of_blockers"),
+)  # fmt: skip
+
+LEVELS: dict[str, Level] = {level.name: level for level in _TABLE}
+BUILT_IN = frozenset(LEVELS)
+
+# Where the settings themselves differ; all other differences between the rule sets are in the recipes and the judge.
+_MINIGRID_SETTINGS = {"SynthS5R2": {"columns": 3, "objects": 18}}
+
+PAPER_LEVELS = (
+    *("GoToObj", "GoToRedBallGrey", "GoToRedBall", "GoToLocal", "PutNextLocal", "PickupLoc", "GoToObjMaze", "GoTo"),
+    *("Pickup", "UnblockPickup", "Open", "Unlock", "PutNext", "Synth", "SynthLoc", "GoToSeq", "SynthSeq"),
+    *("GoToImpUnlock", "BossLevel"),
+)
+
+
+def find_level(name: str | Level, rules: Rules = "paper") -> Level:
+    """The level of that name under a rule set; an unknown name is answered with the nearest known ones."""
+    if rules not in get_args(Rules):
+        raise ValueError(f"unknown rules {rules!r}; they are 'paper' or 'minigrid'")
+    if isinstance(name, Level):
+        return name
+    plain = name.removeprefix("babyai/").removeprefix("BabyAI-").split("-v")[0]
+    if plain not in LEVELS:
+        near = difflib.get_close_matches(plain, LEVELS, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; see babyai.LEVELS for all of them"
+        raise UnknownLevelError(f"unknown level {name!r}{hint}")
+    level = LEVELS[plain]
+    return replace(level, **_MINIGRID_SETTINGS.get(plain, {})) if rules == "minigrid" else level

@@ -1,0 +1,241 @@
+"""Layouts: a world drawn as text, two characters a cell, read into cells and put into a world.
+
+    ##   wall               >> vv << ^^   the agent, heading right, down, left, up
+    ..   empty (or two spaces)            r> rv r< r^   the agent in an open red door
+    ro   an object: a colour letter and a kind letter
+
+Colours are r g b p y and a (grey). Kinds are o ball, k key, x box, d closed door, l locked door, / open door.
+`render.text.draw_text` writes the same notation. Every fault is a `LayoutError` that names the line and the column.
+"""
+
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+
+from babyai.world.codes import (
+    BALL,
+    BOX,
+    DOOR,
+    EMPTY,
+    KEY,
+    LOCKED_DOOR,
+    MARKED,
+    OPAQUE,
+    WALL_CELL,
+    cell_of,
+)
+from babyai.world.state import MAX_SIZE, MIN_SIZE, ORIGIN, STRIDE, index_of
+
+COLOUR_LETTERS = "rgbpya"
+KIND_LETTERS = {"o": BALL, "k": KEY, "x": BOX, "d": DOOR, "l": LOCKED_DOOR}
+OPEN_DOOR_LETTER = "/"
+ARROWS = ">v<^"
+WALL_TEXT, EMPTY_TEXT, BLANK_TEXT = "##", "..", "  "
+
+
+class LayoutError(ValueError):
+    """A layout that is no world; the message says where, what was found, and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A world's grid and where its agent starts."""
+
+    cells: np.ndarray
+    """(H, W) uint8 cell bytes, row by row, read-only."""
+    agent: tuple[int, int]
+    """The agent's (x, y)."""
+    agent_dir: int
+    """The agent's heading: 0 right, 1 down, 2 left, 3 up."""
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return self.cells.shape[1]
+
+    @property
+    def height(self) -> int:
+        """The number of rows."""
+        return self.cells.shape[0]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of a layout, and where in the text it stands."""
+
+    line: int
+    indent: int
+    texts: tuple[str, ...]
+
+    def place(self, x: int) -> str:
+        """Where cell x of this row stands, as an error message begins."""
+        return f"line {self.line}, column {self.indent + 2 * x + 1}"
+
+
+def _make_cell_texts() -> dict[str, int]:
+    texts = {WALL_TEXT: WALL_CELL, EMPTY_TEXT: EMPTY, BLANK_TEXT: EMPTY}
+    for colour, letter in enumerate(COLOUR_LETTERS):
+        for kind_letter, kind in KIND_LETTERS.items():
+            texts[letter + kind_letter] = cell_of(kind, colour)
+        texts[letter + OPEN_DOOR_LETTER] = cell_of(DOOR, colour) & ~OPAQUE
+    return texts
+
+
+def _make_agent_texts() -> dict[str, tuple[int, int]]:
+    texts = {}
+    for heading, arrow in enumerate(ARROWS):
+        texts[arrow + arrow] = EMPTY, heading
+        for letter in COLOUR_LETTERS:
+            texts[letter + arrow] = CELL_TEXTS[letter + OPEN_DOOR_LETTER], heading
+    return texts
+
+
+# What is written, and the cell it means; for the agent, the cell it stands on and its heading.
+CELL_TEXTS = _make_cell_texts()
+AGENT_TEXTS = _make_agent_texts()
+# The same tables read backwards; an empty cell is written with dots.
+TEXT_OF_CELL = {cell: text for text, cell in CELL_TEXTS.items() if text != BLANK_TEXT}
+TEXT_OF_AGENT = {standing: text for text, standing in AGENT_TEXTS.items()}
+
+
+def cell_text(cell: int, agent_dir: int | None = None) -> str:
+    """The two characters for a cell, and for the agent on it where `agent_dir` is given.
+
+    What a box holds is not written.
+    """
+    cell = int(cell) & ~MARKED
+    return TEXT_OF_CELL[cell] if agent_dir is None else TEXT_OF_AGENT[cell, int(agent_dir)]
+
+
+def parse_layout(text: str) -> Layout:
+    """The world drawn in `text`; blank lines around it and common indentation do not count.
+
+    Raises:
+        LayoutError: if the text is no walled-in world with exactly one agent.
+    """
+    rows = _split_rows(text)
+    _check_size(rows)
+    cells = np.array([[_read_cell(row, x) for x in range(len(row.texts))] for row in rows], dtype=np.uint8)
+    cells.setflags(write=False)
+    (x, y), heading = _find_agent(rows)
+    _check_border(rows)
+    return Layout(cells, (x, y), heading)
+
+
+def place_layout(world: np.record, layout: Layout) -> None:
+    """Fills the world's grid with the layout: one room, the agent at its start, empty-handed, nothing tracked."""
+    world.width = world.room_width = layout.width
+    world.height = world.room_height = layout.height
+    # The margin stays wall, so that views may read beyond the grid.
+    world.cells[:] = WALL_CELL
+    grid_cells(world)[:] = layout.cells
+    world.agent = index_of(*layout.agent)
+    world.agent_dir = layout.agent_dir
+    world.carrying = 0
+    world.carried_tracks = 0
+    world.hidden = 0
+    world.tracks[:] = 0
+
+
+def grid_cells(world: np.record) -> np.ndarray:
+    """The world's cells as rows of columns, (H, W) uint8, sharing the world's memory."""
+    rows = world.cells[ORIGIN : ORIGIN + STRIDE * MAX_SIZE].reshape(MAX_SIZE, STRIDE)
+    return rows[: world.height, : world.width]
+
+
+def _split_rows(text: str) -> list[_Row]:
+    """The lines of the drawing, cut into pairs of characters."""
+    lines = [line.rstrip() for line in text.expandtabs().splitlines()]
+    numbered = [(number, line) for number, line in enumerate(lines, start=1)]
+    while numbered and not numbered[0][1]:
+        numbered.pop(0)
+    while numbered and not numbered[-1][1]:
+        numbered.pop()
+    if not numbered:
+        raise LayoutError(
+            f"the layout is empty; draw at least {MIN_SIZE} rows of {MIN_SIZE} cells, two characters each"
+        )
+    bare = textwrap.dedent("\n".join(line for _, line in numbered)).split("\n")
+    indent = len(numbered[0][1]) - len(bare[0])
+    return [_split_row(number, indent, line) for (number, _), line in zip(numbered, bare, strict=True)]
+
+
+def _split_row(number: int, indent: int, line: str) -> _Row:
+    if len(line) % 2:
+        raise LayoutError(
+            f"line {number} has {len(line)} characters ({line!r}), an odd number; every cell takes two characters, "
+            f"so add or remove one"
+        )
+    return _Row(number, indent, tuple(line[k : k + 2] for k in range(0, len(line), 2)))
+
+
+def _check_size(rows: list[_Row]) -> None:
+    width, height = len(rows[0].texts), len(rows)
+    for row in rows:
+        if len(row.texts) != width:
+            raise LayoutError(
+                f"line {row.line}, column {row.indent + 2 * min(len(row.texts), width) + 1}: the row has "
+                f"{len(row.texts)} cells and the first row has {width}; make all rows equally long"
+            )
+    for what, size in (("columns", width), ("rows", height)):
+        if not MIN_SIZE <= size <= MAX_SIZE:
+            fault, advice = ("small", "add some") if size < MIN_SIZE else ("large", "remove some")
+            raise LayoutError(
+                f"line {rows[0].line}, column {rows[0].indent + 1}: the layout is too {fault}, with {size} {what}; "
+                f"{MIN_SIZE} to {MAX_SIZE} are possible, so {advice}"
+            )
+
+
+def _read_cell(row: _Row, x: int) -> int:
+    text = row.texts[x]
+    if text in AGENT_TEXTS:
+        return AGENT_TEXTS[text][0]
+    if text in CELL_TEXTS:
+        return CELL_TEXTS[text]
+    raise LayoutError(f"{row.place(x)}: {text!r} is no cell; {_suggest(text)}")
+
+
+def _suggest(text: str) -> str:
+    """What the author of an unknown cell may have meant."""
+    for guess in (text.lower(), text[::-1], text.lower()[::-1]):
+        if guess in CELL_TEXTS or guess in AGENT_TEXTS:
+            return f"did you mean {guess!r}?"
+    kinds = " ".join(KIND_LETTERS)
+    return (
+        f"write '##' (wall), '..' (empty), {' '.join(repr(2 * arrow) for arrow in ARROWS)} (the agent), or a colour "
+        f"letter ({' '.join(COLOUR_LETTERS)}) and a kind letter ({kinds} {OPEN_DOOR_LETTER})"
+    )
+
+
+def _find_agent(rows: list[_Row]) -> tuple[tuple[int, int], int]:
+    found = [(row, x, y) for y, row in enumerate(rows) for x, text in enumerate(row.texts) if text in AGENT_TEXTS]
+    if not found:
+        last = rows[-1]
+        raise LayoutError(
+            f"line {rows[0].line}, column {rows[0].indent + 1} to line {last.line}, column "
+            f"{last.indent + 2 * len(last.texts)}: there is no agent; put '>>', 'vv', '<<' or '^^' into one empty cell"
+        )
+    (row, x, y), *others = found
+    if others:
+        other, other_x, _ = others[0]
+        raise LayoutError(
+            f"{other.place(other_x)}: {other.texts[other_x]!r} is a second agent, after the one at {row.place(x)}; "
+            f"keep one of them"
+        )
+    return (x, y), AGENT_TEXTS[row.texts[x]][1]
+
+
+def _check_border(rows: list[_Row]) -> None:
+    """Raises unless the outermost cells are all wall.
+
+    Views do not ask where the grid ends: sight must not reach beyond it, not even through a door.
+    """
+    last_x, last_y = len(rows[0].texts) - 1, len(rows) - 1
+    for y, row in enumerate(rows):
+        for x, text in enumerate(row.texts):
+            if (x in (0, last_x) or y in (0, last_y)) and text != WALL_TEXT:
+                raise LayoutError(
+                    f"{row.place(x)}: the layout is not walled in: {text!r} lies on its border, which must be wall "
+                    f"without doors; write '##' there, or draw a wall around it"
+                )

@@ -1,0 +1,469 @@
+"""One short recipe per family of levels: what is drawn and placed, in which order, and what the agent is told.
+
+A recipe gets the world `s`, the draft `d` (its rooms are built already) and the level's row of the catalogue. It
+returns False to reject the attempt. `RECIPES` gives each its number; `build` calls it.
+"""
+
+import numpy as np
+
+from babyai._jit import njit
+from babyai.levels.blocks import (
+    ANY,
+    LEFT_SIDE,
+    RIGHT_SIDE,
+    UP_SIDE,
+    add_distractors,
+    add_door,
+    add_object,
+    all_reachable,
+    connect_all,
+    last,
+    open_all_doors,
+    place,
+    place_agent,
+    place_agent_outside,
+    put,
+    random_thing,
+    remove_wall,
+    take,
+    two_of,
+)
+from babyai.levels.instruct import go_to, in_order, open_any_door, open_door, pick_up, put_next, say
+from babyai.world.codes import (
+    AFTER,
+    ANY_COLOUR,
+    ANY_NOUN,
+    ANYWHERE,
+    BALL,
+    BEFORE,
+    BLUE,
+    BOX,
+    DOOR,
+    GREY,
+    KEY,
+    KIND_MASK,
+    MARKED,
+    ON_LEFT,
+    OPEN,
+    PICK_UP,
+    RED,
+)
+from babyai.world.random import COLOUR_ORDER, draw, draw_colour, flip
+
+UNLOCKED, LOCKED = 0, 1
+
+# ---------------------------------------------------------------- go to
+
+
+@njit
+def go_to_red_ball(s, d, level):
+    """A red ball among distractors; `variant` 1 paints these grey."""
+    if not (place_agent(s, d, ANY, ANY) and add_object(s, d, 0, 0, BALL, RED)):
+        return False
+    if not add_distractors(s, d, ANY, ANY, level.objects, False):
+        return False
+    if level.variant == 1:
+        for k in range(1, d.count):
+            p = int(d.things[k])
+            s.cells[p] = int(s.cells[p]) & KIND_MASK | GREY << 4
+    return all_reachable(s, d) and go_to(s, int(d.things[0]))
+
+
+@njit
+def go_to_object(s, d, level):
+    if not (place_agent(s, d, ANY, ANY) and add_distractors(s, d, ANY, ANY, 1, True)):
+        return False
+    return go_to(s, last(d))
+
+
+@njit
+def go_to_local(s, d, level):
+    if not (place_agent(s, d, ANY, ANY) and add_distractors(s, d, ANY, ANY, level.objects, False)):
+        return False
+    return all_reachable(s, d) and go_to(s, random_thing(s, d, 0))
+
+
+@njit
+def go_to_maze(s, d, level):
+    """An object somewhere in the maze; `variant` 1 opens all doors."""
+    if not (place_agent(s, d, ANY, ANY) and connect_all(s, d, ANY)):
+        return False
+    first = d.count
+    if not (add_distractors(s, d, ANY, ANY, level.objects, False) and all_reachable(s, d)):
+        return False
+    go_to(s, random_thing(s, d, first))
+    return level.variant == 0 or open_all_doors(s, d)
+
+
+@njit
+def go_to_red_blue_ball(s, d, level):
+    if not (place_agent(s, d, ANY, ANY) and add_distractors(s, d, ANY, ANY, level.objects, False)):
+        return False
+    for k in range(d.count):
+        cell = int(s.cells[int(d.things[k])])
+        if cell == BALL | RED << 4 or cell == BALL | BLUE << 4:
+            return False
+    colour = RED if draw(s, 0, 2) == 0 else BLUE
+    return add_object(s, d, 0, 0, BALL, colour) and all_reachable(s, d) and go_to(s, last(d))
+
+
+@njit
+def _four_doors(s, d, locked):
+    for _ in range(4):
+        if not add_door(s, d, 1, 1, ANY, ANY, locked):
+            return False
+    return True
+
+
+@njit
+def go_to_door(s, d, level):
+    if not (_four_doors(s, d, ANY) and place_agent(s, d, 1, 1)):
+        return False
+    return go_to(s, random_thing(s, d, 0))
+
+
+@njit
+def go_to_object_or_door(s, d, level):
+    if not (place_agent(s, d, 1, 1) and add_distractors(s, d, 1, 1, 8, False) and _four_doors(s, d, ANY)):
+        return False
+    return all_reachable(s, d) and go_to(s, random_thing(s, d, 0))
+
+
+# ---------------------------------------------------------------- open
+
+
+@njit
+def open_maze(s, d, level):
+    if not (place_agent(s, d, ANY, ANY) and connect_all(s, d, ANY)):
+        return False
+    doors = d.count
+    if not (add_distractors(s, d, ANY, ANY, level.objects, False) and all_reachable(s, d)):
+        return False
+    # Every door stands twice in the list that is drawn from: once for each of its rooms.
+    k = draw(s, 0, 2 * doors)
+    for column in range(d.columns):
+        for row in range(d.rows):
+            room = row * d.columns + column
+            for side in range(4):
+                if d.linked[room, side]:
+                    if k == 0:
+                        return open_door(s, int(d.slots[room, side]))
+                    k -= 1
+    return False
+
+
+@njit
+def open_red_door(s, d, level):
+    if not (add_door(s, d, 0, 0, RIGHT_SIDE, RED, UNLOCKED) and place_agent(s, d, 0, 0)):
+        return False
+    return open_door(s, int(d.things[0]))
+
+
+BY_EITHER, BY_COLOUR, BY_PLACE = range(3)
+
+
+@njit
+def open_one_door(s, d, level):
+    """Four doors around the agent, told apart by colour or by place, as `variant` says."""
+    colours = COLOUR_ORDER.copy()
+    for side in range(4):
+        if not add_door(s, d, 1, 1, side, take(s, colours, 6 - side), UNLOCKED):
+            return False
+    by = level.variant
+    if by == BY_EITHER:
+        by = BY_COLOUR if draw(s, 0, 2) == 0 else BY_PLACE
+    if by == BY_COLOUR:
+        open_door(s, int(d.things[0]))
+    else:
+        say(s, 0, OPEN, DOOR, ANY_COLOUR, ON_LEFT + draw(s, 0, 4))
+    s.strict = level.strict
+    return place_agent(s, d, 1, 1)
+
+
+@njit
+def open_two_doors(s, d, level):
+    """A door to the left, then one to the right; the level may fix their colours."""
+    first, second = two_of(s, 0, 6)
+    first_colour = COLOUR_ORDER[first] if level.colours[0] == ANY else level.colours[0]
+    second_colour = COLOUR_ORDER[second] if level.colours[1] == ANY else level.colours[1]
+    if not (
+        add_door(s, d, 1, 1, LEFT_SIDE, first_colour, UNLOCKED)
+        and add_door(s, d, 1, 1, RIGHT_SIDE, second_colour, UNLOCKED)
+        and place_agent(s, d, 1, 1)
+    ):
+        return False
+    say(s, 0, OPEN, DOOR, first_colour, ANYWHERE)
+    say(s, 2, OPEN, DOOR, second_colour, ANYWHERE)
+    return in_order(s, BEFORE, level.strict)
+
+
+@njit
+def open_doors_in_order(s, d, level):
+    colours = COLOUR_ORDER.copy()
+    count = level.objects
+    chosen = np.empty(6, dtype=np.int64)
+    for k in range(count):
+        chosen[k] = take(s, colours, 6 - k)
+    for k in range(count):
+        if not add_door(s, d, 1, 1, ANY, chosen[k], UNLOCKED):
+            return False
+    if not place_agent(s, d, 1, 1):
+        return False
+    first, second = two_of(s, 0, count)
+    mode = draw(s, 0, 3)
+    say(s, 0, OPEN, DOOR, chosen[first], ANYWHERE)
+    if mode == 0:
+        s.strict = level.strict
+        return True
+    say(s, 2, OPEN, DOOR, chosen[second], ANYWHERE)
+    return in_order(s, BEFORE if mode == 1 else AFTER, 5 * level.strict)
+
+
+# ---------------------------------------------------------------- pick up
+
+
+@njit
+def pick_up_maze(s, d, level):
+    """`variant` 1 wants something to be blocked, else everything must be in reach."""
+    if not (place_agent(s, d, ANY, ANY) and connect_all(s, d, ANY)):
+        return False
+    first = d.count
+    if not add_distractors(s, d, ANY, ANY, level.objects, False):
+        return False
+    return all_reachable(s, d) == (level.variant == 0) and pick_up(s, random_thing(s, d, first))
+
+
+@njit
+def pick_up_distinct(s, d, level):
+    """Named by its kind, its colour or both, all five objects being different."""
+    if not (add_distractors(s, d, ANY, ANY, 5, True) and place_agent(s, d, 0, 0)):
+        return False
+    pick_up(s, random_thing(s, d, 0))
+    by = draw(s, 0, 3)
+    if by == 0:
+        s.colours[0] = ANY_COLOUR
+    elif by == 1:
+        s.nouns[0] = ANY_NOUN
+    s.strict = level.strict
+    return True
+
+
+@njit
+def pick_up_above(s, d, level):
+    return (
+        add_object(s, d, 1, 0, ANY, ANY)
+        and add_door(s, d, 1, 1, UP_SIDE, ANY, UNLOCKED)
+        and place_agent(s, d, 1, 1)
+        and connect_all(s, d, ANY)
+        and pick_up(s, int(d.things[0]))
+    )
+
+
+@njit
+def one_room(s, d, level):
+    if not (add_object(s, d, 0, 0, BALL, ANY) and place_agent(s, d, ANY, ANY)):
+        return False
+    return say(s, 0, PICK_UP, BALL, ANY_COLOUR, ANYWHERE)
+
+
+@njit
+def find_object(s, d, level):
+    column = draw(s, 0, d.rows)
+    row = draw(s, 0, d.columns)
+    if not (add_object(s, d, column, row, ANY, ANY) and place_agent(s, d, 1, 1) and connect_all(s, d, ANY)):
+        return False
+    return say(s, 0, PICK_UP, int(s.cells[int(d.things[0])]) & KIND_MASK, ANY_COLOUR, ANYWHERE)
+
+
+@njit
+def act_on_object_or_door(s, d, level):
+    if not (add_distractors(s, d, 1, 1, 5, True) and _four_doors(s, d, UNLOCKED) and place_agent(s, d, 1, 1)):
+        return False
+    p = random_thing(s, d, 0)
+    if flip(s):
+        return go_to(s, p)
+    return open_door(s, p) if s.cells[p] & KIND_MASK == DOOR else pick_up(s, p)
+
+
+# ---------------------------------------------------------------- put next
+
+
+@njit
+def put_next_local(s, d, level):
+    if not (place_agent(s, d, ANY, ANY) and add_distractors(s, d, ANY, ANY, level.objects, True)):
+        return False
+    if not all_reachable(s, d):
+        return False
+    a, b = two_of(s, 0, d.count)
+    return put_next(s, 0, int(d.things[a]), int(d.things[b]))
+
+
+@njit
+def put_next_maze(s, d, level):
+    """The paper's PutNext, which Minigrid does not have."""
+    if not (place_agent(s, d, ANY, ANY) and connect_all(s, d, ANY)):
+        return False
+    first = d.count
+    if not (add_distractors(s, d, ANY, ANY, level.objects, False) and all_reachable(s, d)):
+        return False
+    a, b = two_of(s, first, d.count - first)
+    return put_next(s, 0, int(d.things[a]), int(d.things[b]))
+
+
+@njit
+def _two_open_rooms(s, d, level):
+    return (
+        place_agent(s, d, 0, 0)
+        and add_distractors(s, d, 0, 0, level.objects, True)
+        and add_distractors(s, d, 1, 0, level.objects, True)
+        and remove_wall(s, d, 0, 0, RIGHT_SIDE)
+    )
+
+
+@njit
+def put_next_across(s, d, level):
+    if not _two_open_rooms(s, d, level):
+        return False
+    a = int(d.things[draw(s, 0, level.objects)])
+    b = random_thing(s, d, level.objects)
+    return put_next(s, 0, b, a) if flip(s) else put_next(s, 0, a, b)
+
+
+@njit
+def move_two_across(s, d, level):
+    if not _two_open_rooms(s, d, level):
+        return False
+    left, other_left = two_of(s, 0, level.objects)
+    right, other_right = two_of(s, level.objects, level.objects)
+    put_next(s, 0, int(d.things[left]), int(d.things[right]))
+    put_next(s, 2, int(d.things[other_right]), int(d.things[other_left]))
+    return in_order(s, BEFORE, 0)
+
+
+# ---------------------------------------------------------------- locked doors
+
+
+@njit
+def _lock_a_room(s, d, level):
+    """A locked door in a random room and its key elsewhere; returns the room's number, or ANY.
+
+    Minigrid compares room numbers by identity, which never holds, and so may lock the key in; that is kept under its
+    rules alone.
+    """
+    column, row = draw(s, 0, d.columns), draw(s, 0, d.rows)
+    if not add_door(s, d, column, row, ANY, ANY, LOCKED):
+        return ANY
+    colour = (int(s.cells[last(d)]) >> 4) & 7
+    key_column, key_row = draw(s, 0, d.columns), draw(s, 0, d.rows)
+    while not level.minigrid and key_column == column and key_row == row:
+        key_column, key_row = draw(s, 0, d.columns), draw(s, 0, d.rows)
+    if not add_object(s, d, key_column, key_row, KEY, colour):
+        return ANY
+    return row * d.columns + column
+
+
+@njit
+def _fill_rooms(s, d, level, locked_room, count):
+    """The same number of distractors in every room but the locked one (in that one too under Minigrid's rules)."""
+    for column in range(d.columns):
+        for row in range(d.rows):
+            if row * d.columns + column != locked_room or level.minigrid:
+                if not add_distractors(s, d, column, row, count, False):
+                    return False
+    return True
+
+
+@njit
+def go_to_behind_locked_door(s, d, level):
+    room = _lock_a_room(s, d, level)
+    return (
+        room != ANY
+        and connect_all(s, d, ANY)
+        and _fill_rooms(s, d, level, room, 2)
+        and place_agent_outside(s, d, room)
+        and all_reachable(s, d)
+        and add_distractors(s, d, room % d.columns, room // d.columns, 1, False)
+        and go_to(s, last(d))
+    )
+
+
+@njit
+def unlock(s, d, level):
+    room = _lock_a_room(s, d, level)
+    if room == ANY:
+        return False
+    door = int(d.things[0])
+    without = (int(s.cells[door]) >> 4) & 7 if flip(s) else ANY
+    return (
+        connect_all(s, d, without)
+        and _fill_rooms(s, d, level, room, 3)
+        and place_agent_outside(s, d, room)
+        and all_reachable(s, d)
+        and open_door(s, door)
+    )
+
+
+@njit
+def unlock_local(s, d, level):
+    if not add_door(s, d, 1, 1, ANY, ANY, LOCKED):
+        return False
+    colour = (int(s.cells[last(d)]) >> 4) & 7
+    if not (add_object(s, d, 1, 1, KEY, colour) and add_distractors(s, d, 1, 1, level.objects, True)):
+        return False
+    return place_agent(s, d, 1, 1) and open_any_door(s)
+
+
+@njit
+def key_in_box(s, d, level):
+    if not add_door(s, d, 1, 1, ANY, ANY, LOCKED):
+        return False
+    s.hidden = KEY | int(s.cells[last(d)]) & 7 << 4
+    return place(s, d, 1, 1, BOX | MARKED | draw_colour(s) << 4) and place_agent(s, d, 1, 1) and open_any_door(s)
+
+
+@njit
+def unlock_pickup(s, d, level):
+    """A box behind a locked door; `variant` 1 puts a ball before the door."""
+    if not (add_object(s, d, 1, 0, BOX, ANY) and add_door(s, d, 0, 0, RIGHT_SIDE, ANY, LOCKED)):
+        return False
+    colour = (int(s.cells[last(d)]) >> 4) & 7
+    if level.variant == 1 and not put(s, d, last(d) - 1, BALL | draw_colour(s) << 4):
+        return False
+    if not (add_object(s, d, 0, 0, KEY, colour) and add_distractors(s, d, ANY, ANY, level.objects, True)):
+        return False
+    if not place_agent(s, d, 0, 0):
+        return False
+    if level.variant == 1:
+        return say(s, 0, PICK_UP, BOX, ANY_COLOUR, ANYWHERE)
+    return pick_up(s, int(d.things[0]))
+
+
+@njit
+def unlock_to_unlock(s, d, level):
+    first, second = two_of(s, 0, 6)
+    return (
+        add_door(s, d, 0, 0, RIGHT_SIDE, COLOUR_ORDER[first], LOCKED)
+        and add_object(s, d, 2, 0, KEY, COLOUR_ORDER[first])
+        and add_door(s, d, 1, 0, RIGHT_SIDE, COLOUR_ORDER[second], LOCKED)
+        and add_object(s, d, 1, 0, KEY, COLOUR_ORDER[second])
+        and add_object(s, d, 0, 0, BALL, ANY)
+        and place_agent(s, d, 1, 0)
+        and say(s, 0, PICK_UP, BALL, ANY_COLOUR, ANYWHERE)
+    )
+
+
+@njit
+def key_corridor(s, d, level):
+    for row in range(1, d.rows):
+        remove_wall(s, d, 1, row, UP_SIDE)
+    row = draw(s, 0, d.rows)
+    if not add_door(s, d, 2, row, LEFT_SIDE, ANY, LOCKED):
+        return False
+    colour = (int(s.cells[last(d)]) >> 4) & 7
+    return (
+        add_object(s, d, 2, row, BALL, ANY)
+        and add_object(s, d, 0, draw(s, 0, d.rows), KEY, colour)
+        and place_agent(s, d, 1, d.rows // 2)
+        and connect_all(s, d, ANY)
+        and say(s, 0, PICK_UP, BALL, ANY_COLOUR, ANYWHERE)
+    )

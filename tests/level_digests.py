@@ -1,0 +1,109 @@
+"""What every level does, as one digest each: the evidence by which a change of behaviour is noticed.
+
+`python -m tests.level_digests` brings `golden/level_digests.json` up to date. It refuses where a level behaves
+otherwise than before under the same `Level.version`: demos, checkpoints and results name that version, so raise it
+first. `--force` is for changes of this file alone.
+"""
+
+import hashlib
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from babyai import LEVELS, Engine
+from babyai.levels.catalogue import Rules, find_level
+from babyai.world.codes import TRIPLES
+from babyai.world.language import words_of
+from babyai.world.state import position_of
+from tests.reference import encode_grid, generator_state
+
+FILE = Path(__file__).parent / "golden" / "level_digests.json"
+RULES = get_args(Rules)
+SEEDS, STEPS = 20, 100
+ACTION_CHANCES = (0.12, 0.12, 0.4, 0.12, 0.1, 0.12, 0.02)
+ADVICE = "raise `version` in its line of the catalogue, then run `python -m tests.level_digests`"
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a level did, under one rule set."""
+
+    version: int
+    digest: str
+
+
+def _state(engine: Engine, index: int) -> str:
+    """All that matters of one world, in a form that does not depend on how worlds are stored."""
+    world = engine.worlds[index]
+    carried = TRIPLES[int(world.carrying)].tolist() if world.carrying else None
+    return repr(
+        (
+            *(hashlib.sha256(encode_grid(world).tobytes()).hexdigest(), position_of(world.agent), int(world.agent_dir)),
+            *(carried, int(world.step_count), int(world.max_steps), words_of(engine.missions[index])),
+            generator_state(world),
+        )
+    )
+
+
+def behaviour_of(name: str, rules: Rules) -> Behaviour:
+    """Plays random actions in some worlds of a level, episode after episode, and hashes all there is to see."""
+    engine = Engine(name, SEEDS, rules=rules)
+    engine.reset(0)
+    digest = hashlib.sha256()
+    actions = np.random.default_rng(0).choice(7, size=(STEPS, SEEDS), p=ACTION_CHANCES)
+    digest.update("".join(_state(engine, i) for i in range(SEEDS)).encode())
+    digest.update(engine.images.tobytes())
+    for turn in actions:
+        engine.step(turn)
+        for array in (engine.images, engine.directions, engine.rewards, engine.terminated, engine.truncated):
+            digest.update(array.tobytes())
+        # Begun one by one, the next episodes are hashed in a way that batches cannot change.
+        for i in np.flatnonzero(engine.reset_over()):
+            digest.update(_state(engine, i).encode() + engine.images[i].tobytes())
+    digest.update("".join(_state(engine, i) for i in range(SEEDS)).encode())
+    return Behaviour(find_level(name, rules).version, digest.hexdigest()[:16])
+
+
+def read_digests() -> dict[str, dict[str, Behaviour]]:
+    """The committed behaviours, by level and rule set."""
+    if not FILE.exists():
+        return {}
+    stored = json.loads(FILE.read_text())
+    return {name: {rules: Behaviour(**each) for rules, each in both.items()} for name, both in stored.items()}
+
+
+def complaint(name: str, rules: str, now: Behaviour, before: Behaviour | None) -> str | None:
+    """Why this behaviour is not the committed one, and what to do about it; None if all is well."""
+    if before is None:
+        return f"{name} ({rules} rules) is new; run `python -m tests.level_digests`"
+    if now.digest != before.digest and now.version == before.version:
+        return f"{name} ({rules} rules) behaves otherwise than version {before.version} did; if that is meant, {ADVICE}"
+    if now != before:
+        versions = f"is version {now.version}, not {before.version}"
+        return f"{name} ({rules} rules) {versions}; run `python -m tests.level_digests`"
+    return None
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the file, unless a level changed under its old version."""
+    before = read_digests()
+    now = {name: {rules: behaviour_of(name, rules) for rules in RULES} for name in sorted(LEVELS)}
+    pairs = [(name, rules, now[name][rules], before.get(name, {}).get(rules)) for name in now for rules in RULES]
+    changed = [
+        pair for pair in pairs if pair[3] and pair[3].digest != pair[2].digest and pair[3].version == pair[2].version
+    ]
+    if changed and "--force" not in arguments:
+        print("\n".join(complaint(*pair) or "" for pair in changed))
+        return 1
+    text = {name: {rules: asdict(each) for rules, each in both.items()} for name, both in now.items()}
+    FILE.write_text(json.dumps(text, indent=1) + "\n")
+    print(f"wrote {len(text)} levels to {FILE.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
