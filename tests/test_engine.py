@@ -1,0 +1,302 @@
+"""Many worlds at once: batches, threads, seeds, snapshots and levels of one's own change nothing inside a world."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from babyai import LEVELS, Engine
+from babyai.engine import MIN_SHARD
+from babyai.world.codes import MAX_WORDS, Action
+from babyai.world.state import UNBORN, WORLD
+from tests.reference import differing_fields
+from tests.scale import COMPILER_OFF, scaled
+
+MIX = (0.15, 0.15, 0.4, 0.1, 0.08, 0.1, 0.02)
+LEVEL_MIX = ["GoToLocal", "Unlock", "BossLevel", "PutNextS5N2Carrying", "OpenDoorsOrderN4Debug"]
+OUTPUTS = ("images", "directions", "missions", "rewards", "terminated", "truncated", "over")
+ROOM = """
+    ##########
+    ##>>..ro##
+    ##......##
+    ##bo....##
+    ##########
+"""
+
+
+def outputs(engine: Engine) -> dict[str, np.ndarray]:
+    return {name: getattr(engine, name).copy() for name in OUTPUTS}
+
+
+def assert_same(a: Engine, b: Engine) -> None:
+    """Two engines show the same and hold the same worlds."""
+    for name in OUTPUTS:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+    assert not differing_fields(a.worlds, b.worlds)
+
+
+def play_on(engine: Engine, steps: int, seed: int = 0, after_step: Callable[[], None] = lambda: None) -> None:
+    """Plays random actions; begins the next episode wherever one ends."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        engine.step(rng.choice(7, size=engine.num_worlds, p=MIX))
+        after_step()
+        engine.reset_over()
+
+
+# ---------------------------------------------------------------- what is promised of every engine
+
+
+def test_a_world_is_small() -> None:
+    assert WORLD.itemsize <= 1536
+
+
+@pytest.mark.parametrize("view_size", [3, 7, 15])
+def test_what_an_engine_shows(view_size: int) -> None:
+    engine = Engine("GoToLocal", 6, view_size=view_size)
+    shown = {name: getattr(engine, name) for name in OUTPUTS}
+    assert engine.over.all() and (engine.worlds.status == UNBORN).all()
+    engine.reset(0)
+    engine.step([Action.forward] * 6)
+    assert {name: (array.dtype, array.shape) for name, array in shown.items()} == {
+        "images": (np.uint8, (6, view_size, view_size, 3)),
+        "directions": (np.int64, (6,)),
+        "missions": (np.uint8, (6, MAX_WORDS)),
+        "rewards": (np.float64, (6,)),
+        "terminated": (bool, (6,)),
+        "truncated": (bool, (6,)),
+        "over": (bool, (6,)),
+    }
+    # The arrays stay the same ones for ever: whoever holds them sees every step.
+    assert all(getattr(engine, name) is array for name, array in shown.items())
+    assert all(array.flags.c_contiguous for array in shown.values())
+
+
+def test_actions_may_come_in_any_integer_form() -> None:
+    engines = [Engine("GoToLocal", 3) for _ in range(5)]
+    forms = [[0, 2, 5], (0, 2, 5), np.array([0, 2, 5], dtype=np.uint8), [Action.left, Action.forward, Action.toggle]]
+    strided = np.array([0, 9, 2, 9, 5, 9])[::2]
+    for engine, actions in zip(engines, [*forms, strided], strict=True):
+        engine.reset(3)
+        engine.step(actions)
+        assert_same(engine, engines[0])
+
+
+def test_resting_worlds_stay_as_they_are() -> None:
+    engine = Engine("GoToObjS4", 16)
+    engine.reset(0)
+    rng = np.random.default_rng(0)
+    ended: dict[int, tuple] = {}
+    for _ in range(16):
+        engine.step(rng.integers(0, 7, size=16), rest=True)
+        for i, (image, snapshot) in ended.items():
+            np.testing.assert_array_equal(engine.images[i], image)
+            assert engine.snapshot(i) == snapshot
+            assert engine.over[i] and engine.rewards[i] == 0
+            assert not engine.terminated[i] and not engine.truncated[i]
+        for i in np.flatnonzero(engine.over):
+            ended.setdefault(int(i), (engine.images[i].copy(), engine.snapshot(i)))
+    assert len(ended) == 16
+
+
+def test_reset_over_begins_only_what_is_over() -> None:
+    engine = Engine("GoToObjS4", 32)
+    engine.reset(0)
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        engine.step(rng.integers(0, 7, size=32))
+        over, before = engine.over.copy(), engine.worlds.copy()
+        begun = engine.reset_over()
+        np.testing.assert_array_equal(begun, over)
+        assert begun is not engine.over and not engine.over.any()
+        assert not differing_fields(engine.worlds[~over], before[~over])
+        assert (engine.worlds.step_count[over] == 0).all()
+
+
+SHOWING: dict[str, Callable[[Engine], None]] = {
+    "observe": lambda engine: engine.observe(1),
+    "lay_out": lambda engine: engine.lay_out(1, ROOM, "go to the red ball"),
+    "restore": lambda engine: engine.restore(1, engine.snapshot(1)),
+    "reset": lambda engine: engine.reset(5, np.array([False, True, False])),
+    "step": lambda engine: engine.step([Action.left] * 3, rest=True),
+}
+
+
+@pytest.mark.parametrize("view_size", [7, 5])
+@pytest.mark.parametrize("how", SHOWING)
+def test_showing_one_world_leaves_its_neighbours_alone(how: str, view_size: int) -> None:
+    engine = Engine("GoToLocal", 3, view_size=view_size)
+    engine.reset(0)
+    if how == "step":
+        engine.over[[0, 2]] = True
+    engine.images[:] = engine.missions[:] = engine.directions[:] = 77
+    SHOWING[how](engine)
+    assert not (engine.images[1] == 77).any() and (engine.images[[0, 2]] == 77).all()
+    assert (engine.missions[[0, 2]] == 77).all() and (engine.directions[[0, 2]] == 77).all()
+
+
+# ---------------------------------------------------------------- batches and threads
+
+
+def test_a_batch_is_its_worlds_alone() -> None:
+    count = 3 * len(LEVEL_MIX)
+    batch = Engine(LEVEL_MIX, count)
+    batch.reset(100)
+    singles = [Engine(LEVEL_MIX[i % len(LEVEL_MIX)]) for i in range(count)]
+    for i, single in enumerate(singles):
+        single.reset(100 + i)
+    rng = np.random.default_rng(1)
+    for _ in range(scaled(300, least=20)):
+        for i, single in enumerate(singles):
+            for name in OUTPUTS:
+                np.testing.assert_array_equal(getattr(single, name)[0], getattr(batch, name)[i], err_msg=name)
+            assert set(differing_fields(single.worlds[0], batch.worlds[i])) <= {"level"}
+        actions = rng.choice(7, size=count, p=MIX)
+        batch.step(actions)
+        for i, single in enumerate(singles):
+            single.step(actions[i : i + 1])
+            single.reset_over()
+        batch.reset_over()
+
+
+def test_an_assignment_says_who_plays_what() -> None:
+    engine = Engine(["GoToLocal", "GoToObjS4"], 4, assignment=[1, 0, 0, 1])
+    engine.reset(0)
+    assert engine.worlds.width.tolist() == [4, 8, 8, 4]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("view_size", [7, 5])
+def test_threads_change_nothing(view_size: int) -> None:
+    count = 3 * MIN_SHARD + 37
+    engines = [Engine(LEVEL_MIX, count, threads=threads, view_size=view_size) for threads in (1, 2, 3)]
+    assert [len(engine.shards) for engine in engines] == [1, 2, 3]
+    for engine in engines:
+        engine.reset(5)
+        play_on(engine, 60)
+    for engine in engines[1:]:
+        assert_same(engines[0], engine)
+        assert engine.worlds.tobytes() == engines[0].worlds.tobytes()
+        engine.close()
+
+
+def test_small_batches_use_one_thread() -> None:
+    assert len(Engine("GoToLocal", MIN_SHARD, threads=8).shards) == 1
+
+
+# ---------------------------------------------------------------- seeds and episodes
+
+
+def test_the_same_seed_is_the_same_world() -> None:
+    a, b = Engine(LEVEL_MIX, 10), Engine(LEVEL_MIX, 10)
+    a.reset(7)
+    # Whatever was played before leaves no trace.
+    b.reset(12345)
+    play_on(b, scaled(100, least=10))
+    b.reset(7)
+    # Rewards and ends still tell of the last step; everything else is new.
+    np.testing.assert_array_equal(a.images, b.images)
+    np.testing.assert_array_equal(a.missions, b.missions)
+    assert not differing_fields(a.worlds, b.worlds)
+
+
+def test_seeds_can_be_given_one_by_one() -> None:
+    counted, listed, array = (Engine("BossLevel", 3) for _ in range(3))
+    counted.reset(40)
+    listed.reset([40, 41, 42])
+    array.reset(np.array([40, 41, 42], dtype=np.int32))
+    assert_same(counted, listed)
+    assert_same(counted, array)
+
+
+def test_only_the_chosen_worlds_begin_anew() -> None:
+    engine = Engine("GoToLocal", 4)
+    engine.reset(0)
+    engine.step([Action.left] * 4)
+    before = engine.worlds.copy()
+    engine.reset([9, None, 11, None], np.array([True, False, True, False]))
+    assert engine.worlds.seed.tolist() == [9, 1, 11, 3]
+    assert not differing_fields(engine.worlds[[1, 3]], before[[1, 3]])
+    assert engine.worlds.step_count.tolist() == [0, 1, 0, 1]
+
+
+def test_a_stream_goes_on_where_it_was() -> None:
+    played, skipped = Engine("GoToLocal", 8), Engine("GoToLocal", 8)
+    played.reset(0)
+    skipped.reset(0)
+    # Playing draws nothing, so that the next episode does not depend on how the last one went.
+    for _ in range(3):
+        for _ in range(5):
+            played.step([Action.left] * 8, rest=True)
+        played.reset()
+        skipped.reset()
+        assert not differing_fields(played.worlds, skipped.worlds)
+    assert (played.worlds.seed == np.arange(8)).all()
+    other = Engine("GoToLocal", 8)
+    other.reset(0)
+    assert "cells" in differing_fields(played.worlds, other.worlds)
+
+
+@pytest.mark.parametrize("name", ["GoToObjS4", "PutNextLocalS5N3", "OpenRedDoor"])
+def test_next_seed_gives_every_episode_a_name(name: str) -> None:
+    count, first = 6, 1000
+    engine = Engine(name, count, episodes="next_seed")
+    engine.reset(first)
+    episode = np.zeros(count, dtype=int)
+    rng, named = np.random.default_rng(0), Engine(name)
+    for _ in range(scaled(200, least=60)):
+        engine.step(rng.choice(7, size=count, p=MIX))
+        begun = engine.reset_over()
+        episode += begun
+        assert (engine.worlds.seed == first + np.arange(count) + episode * count).all()
+        for i in np.flatnonzero(begun):
+            named.reset(int(engine.worlds[i].seed))
+            assert not differing_fields(engine.worlds[i], named.worlds[0])
+            np.testing.assert_array_equal(engine.images[i], named.images[0])
+    assert episode.sum() > 0
+
+
+@pytest.mark.parametrize("episodes", ["stream", "next_seed"])
+def test_without_a_seed_worlds_are_always_new(episodes: str) -> None:
+    engines = [Engine("GoToLocal", 4, episodes=episodes) for _ in range(2)]
+    for engine in engines:
+        engine.reset()
+    seeds = np.concatenate([engine.worlds.seed for engine in engines])
+    assert len(set(seeds.tolist())) == 8 and (seeds >= 0).all()
+    if episodes == "next_seed":
+        # Seeds from 10^9 on are kept for validation and test.
+        assert (seeds < 10**9).all()
+
+
+def test_a_drawn_world_can_be_left_for_the_level() -> None:
+    # Nothing has seeded the generator of a world that was laid out before its first reset.
+    for leave in (Engine.reset, Engine.reset_over):
+        engine = Engine("GoToObj")
+        engine.lay_out(0, ROOM, "pick up the red ball")
+        engine.step([Action.forward])
+        engine.step([Action.pickup])
+        assert engine.rewards[0] > 0
+        leave(engine)
+        assert engine.worlds[0].width == 8 and not engine.over[0]
+
+
+@pytest.mark.compiled
+def test_a_restored_drawing_can_be_left_for_the_level() -> None:
+    engine = Engine("GoToObj")
+    engine.lay_out(0, ROOM, "pick up the red ball")
+    engine.restore(0, engine.snapshot(0))
+    engine.reset()
+    assert engine.worlds[0].width == 8
+
+
+@pytest.mark.parametrize("name", sorted(LEVELS)[:: 20 if COMPILER_OFF else 1])
+def test_every_level_can_be_played_for_long(name: str) -> None:
+    """Nothing ever leaves its range, whatever is played."""
+    engine = Engine(name, scaled(32, least=2))
+    engine.reset(0)
+    play_on(engine, scaled(200, least=20))
+    assert (
+        (engine.images[..., 0] <= 7).all() and (engine.images[..., 1] <= 5).all() and (engine.images[..., 2] <= 2).all()
+    )
+    assert (engine.worlds.step_count < engine.worlds.max_steps).all()
+    assert ((engine.rewards >= 0) & (engine.rewards <= 1)).all()
