@@ -1,0 +1,116 @@
+"""What observations look like: their kinds, and the Gymnasium space of each part."""
+
+import string
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+
+from babyai.world.codes import (
+    AFTER,
+    AGENT_TYPE,
+    ANY_NOUN,
+    IN_FRONT,
+    MAX_WORDS,
+    NUM_ACTIONS,
+    PURPLE,
+    PUT_NEXT,
+    RED,
+    TRIPLES,
+    VOCABULARY,
+)
+from babyai.world.language import Clause, Descriptor, Mission, MissionError, parse_mission, random_mission
+from babyai.world.state import MAX_SIZE, ORIGIN, STRIDE
+
+Observation = Literal["symbolic", "rgb", "full", "text"]
+# Pixels a side of a cell in RGB observations, as in Minigrid's wrapper.
+TILE_PIXELS = 8
+NUM_HEADINGS = 4
+# More than the longest sentence about one cell of the view.
+CHARACTERS_PER_CELL = 72
+
+
+def _longest_mission() -> str:
+    thing = Descriptor(ANY_NOUN, PURPLE, IN_FRONT, definite=True)
+    side = (Clause(PUT_NEXT, thing, thing),) * 2
+    return str(Mission(side, AFTER, side))
+
+
+class MissionSpace(spaces.Text):
+    """All sentences of the Baby Language: samples are sentences, and only sentences are contained.
+
+    Being a `Text` of fixed alphabet, it can be flattened and batched as Gymnasium does with any text.
+    """
+
+    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        super().__init__(len(_longest_mission()), charset=string.ascii_lowercase + " ,", seed=seed)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        """A random sentence; no world need be able to fulfil it."""
+        if mask is not None or probability is not None:
+            raise ValueError("missions are drawn from a grammar, so no mask or probability of letters applies")
+        return str(random_mission(self.np_random))
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` is a sentence of the Baby Language, in the letters of this space."""
+        if not super().contains(x):
+            return False
+        try:
+            parse_mission(x)
+        except MissionError:
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        return "MissionSpace()"
+
+
+def action_space() -> spaces.Discrete:
+    """The seven actions."""
+    return spaces.Discrete(NUM_ACTIONS)
+
+
+def image_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Box:
+    """The space of one image; `size` is the (width, height) of the grid."""
+    shape = {"full": size, "rgb": (view_size * TILE_PIXELS,) * 2}.get(observation, (view_size, view_size))
+    return spaces.Box(0, 255, (*shape, 3), np.uint8)
+
+
+def single_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Dict:
+    """The space of one world's observation, its mission in English."""
+    parts = {
+        "image": image_space(observation, view_size, size),
+        "direction": spaces.Discrete(NUM_HEADINGS),
+        "mission": MissionSpace(),
+    }
+    if observation == "text":
+        longest = view_size**2 * CHARACTERS_PER_CELL
+        parts["text"] = spaces.Text(longest, min_length=0, charset=string.ascii_letters + string.digits + " \n")
+    return spaces.Dict(parts)
+
+
+def token_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Dict:
+    """The space of one world's observation in a batch, its mission as token ids."""
+    return spaces.Dict(
+        {
+            "image": image_space(observation, view_size, size),
+            "direction": spaces.Discrete(NUM_HEADINGS),
+            "mission": spaces.Box(0, len(VOCABULARY) - 1, (MAX_WORDS,), np.uint8),
+        }
+    )
+
+
+def full_views(worlds: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Whole grids, each with its agent as (10, 0, heading): (N, W, H, 3) uint8, indexed [x][y].
+
+    Args:
+        worlds: (N,) records, all of one size.
+        size: that (width, height).
+    """
+    width, height = size
+    grids = worlds["cells"][:, ORIGIN : ORIGIN + STRIDE * MAX_SIZE].reshape(-1, MAX_SIZE, STRIDE)
+    images = np.take(TRIPLES, grids[:, :height, :width].swapaxes(1, 2), axis=0)
+    y, x = np.divmod(worlds["agent"] - ORIGIN, STRIDE)
+    at = np.arange(len(worlds)), x, y
+    images[at] = np.stack([np.full_like(x, AGENT_TYPE), np.full_like(x, RED), worlds["agent_dir"]], axis=-1)
+    return images

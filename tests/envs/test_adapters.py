@@ -1,0 +1,118 @@
+"""Other libraries learn in our worlds: a few updates of each, and what they are told when episodes end."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import VectorEnv
+
+from babyai.envs.adapters import stable_baselines_env, torchrl_env
+from babyai.world.language import words_of
+
+pytestmark = [pytest.mark.downstream, pytest.mark.filterwarnings("default")]
+
+
+def make(**settings: Any) -> VectorEnv:
+    return gym.make_vec("babyai/GoToLocal-v0", num_envs=4, **settings)
+
+
+@pytest.fixture
+def baselines() -> Iterator[Any]:
+    module = pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed")
+    import torch
+
+    # Networks this small only wait for each other on several threads.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield module
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def torchrl() -> Any:
+    return pytest.importorskip("torchrl", reason="TorchRL is not installed")
+
+
+def test_stable_baselines_is_told_how_episodes_end(baselines: Any) -> None:
+    env, plain = stable_baselines_env(make(max_steps=7)), make(max_steps=7)
+    env.seed(3)
+    seen, expected = env.reset(), plain.reset(seed=3)[0]
+    ends = 0
+    for actions in np.random.default_rng(0).integers(6, size=(60, 4)):
+        for key, part in expected.items():
+            np.testing.assert_array_equal(seen[key], part)
+        seen, rewards, dones, infos = env.step(actions)
+        expected, expected_rewards, terminated, truncated, expected_infos = plain.step(actions)
+        np.testing.assert_allclose(rewards, expected_rewards, rtol=1e-6)
+        np.testing.assert_array_equal(dones, terminated | truncated)
+        for i, info in enumerate(infos):
+            assert bool(info) == dones[i]
+            if info:
+                ends += 1
+                for key, part in expected_infos["final_obs"].items():
+                    np.testing.assert_array_equal(info["terminal_observation"][key], part[i])
+                assert info["TimeLimit.truncated"] == (truncated[i] and not terminated[i])
+                assert info["is_success"] == (expected_rewards[i] > 0)
+                assert (info["episode"]["r"], info["episode"]["l"]) == (
+                    expected_infos["episode"]["r"][i],
+                    expected_infos["episode"]["l"][i],
+                )
+    assert ends > 20
+    assert env.env_method("mission_text", indices=[1]) == [words_of(seen["mission"][1])]
+    assert env.get_attr("num_envs") == [4] * 4
+    env.close()
+
+
+@pytest.mark.parametrize("observation", ["symbolic", "rgb"])
+def test_stable_baselines_trains(baselines: Any, observation: str) -> None:
+    env = stable_baselines_env(make(observation=observation, max_steps=10))
+    model = baselines.PPO("MultiInputPolicy", env, n_steps=32, batch_size=64, n_epochs=1, device="cpu", seed=0)
+    model.learn(128)
+    assert model.num_timesteps == 128 and len(model.ep_info_buffer) > 5 and len(model.ep_success_buffer) > 5
+    mean, _ = baselines.common.evaluation.evaluate_policy(model, env, n_eval_episodes=4)
+    assert 0 <= mean <= 1
+
+
+def test_torchrl_rolls_out_and_trains(torchrl: Any) -> None:
+    import torch
+    from tensordict.nn import TensorDictModule
+
+    env = torchrl_env(make(max_steps=8, autoreset_mode="Disabled"))
+    env.set_seed(0)
+    path = env.rollout(20, break_when_any_done=False)
+    assert path["image"].shape == (4, 20, 7, 7, 3) and path["mission"].shape == (4, 20, 72)
+    done = path["next", "done"].squeeze(-1)
+    assert done.any() and (path["next", "image"][done] != 0).any()
+    # The step after an end starts from what the reset showed, and within an episode nothing is lost.
+    same = (path["next", "image"][:, :-1] == path["image"][:, 1:]).flatten(2).all(-1)
+    assert same[~done[:, :-1]].all() and not same[done[:, :-1]].all()
+    value = TensorDictModule(
+        torch.nn.Sequential(torch.nn.Flatten(-3), torch.nn.Linear(147, 1)), in_keys=["pixels"], out_keys=["value"]
+    )
+    optimiser = torch.optim.Adam(value.parameters())
+    batch = path.flatten(0, 1).select("image", ("next", "reward"))
+    batch["pixels"] = batch["image"].float()
+    losses = []
+    for _ in range(5):
+        loss = (value(batch)["value"] - batch["next", "reward"]).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+def test_wrong_modes_are_explained(baselines: Any) -> None:
+    with pytest.raises(ValueError, match="make the environment with autoreset_mode='SameStep', not 'NextStep'"):
+        stable_baselines_env(make(autoreset_mode="NextStep"))
+    with pytest.raises(ValueError, match="make the environment with copy=True"):
+        stable_baselines_env(make(copy=False))
+    with pytest.raises(TypeError, match="expected a vector environment of babyai"):
+        stable_baselines_env(gym.make("babyai/GoToLocal-v0"))  # pyright: ignore[reportArgumentType]
+
+
+def test_wrong_modes_are_explained_for_torchrl(torchrl: Any) -> None:
+    with pytest.raises(ValueError, match="make the environment with autoreset_mode='Disabled', not 'SameStep'"):
+        torchrl_env(make())

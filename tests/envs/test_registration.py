@@ -1,0 +1,105 @@
+"""Ids in Gymnasium's registry, and the package without Gymnasium."""
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import babyai
+from babyai.envs.registration import register_level
+
+
+@pytest.fixture
+def level() -> Iterator[babyai.Level]:
+    level = babyai.Level("Smallest", "go_to_object", rows=1, columns=1, room_size=4)
+    yield level
+    babyai.LEVELS.pop(level.name, None)
+    gym.registry.pop(level.id, None)
+
+
+def test_every_level_has_an_id() -> None:
+    ours = {spec for spec in gym.registry if spec.startswith("babyai/")}
+    assert ours == {level.id for level in babyai.LEVELS.values()}
+    # A limit in the registry would override the one that depends on the mission.
+    assert all(gym.spec(name).max_episode_steps is None for name in ours)
+
+
+def test_levels_of_ones_own_get_an_id(level: babyai.Level) -> None:
+    assert register_level(level) is level and register_level(level) is level
+    env = gym.make("babyai/Smallest-v0")
+    env.reset(seed=0)
+    assert env.unwrapped.width == 4  # pyright: ignore[reportAttributeAccessIssue]
+    envs = gym.make_vec("babyai/Smallest-v0", num_envs=3)
+    envs.reset(seed=0)
+    envs.step(np.zeros(3, dtype=np.int64))
+    register_level(babyai.Level("Smallest", "go_to_object", rows=1, columns=1, room_size=5))
+    env = gym.make("babyai/Smallest-v0")
+    env.reset(seed=0)
+    assert env.unwrapped.width == 5  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_babyais_own_levels_cannot_be_replaced() -> None:
+    with pytest.raises(ValueError, match="'GoTo' is one of BabyAI's own levels"):
+        register_level(babyai.Level("GoTo", "go_to_object", rows=1, columns=1))
+
+
+BLOCKER = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "gymnasium":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def run_without_gymnasium(program: str) -> str:
+    """What a program prints in a process that cannot import Gymnasium."""
+    answer = subprocess.run(
+        [sys.executable, "-c", BLOCKER + textwrap.dedent(program)], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def test_the_package_works_without_gymnasium() -> None:
+    said = run_without_gymnasium(
+        """
+        import babyai
+        engine = babyai.Engine("GoToLocal", 2)
+        engine.reset(0)
+        engine.step([0, 1])
+        own = babyai.Level("Mine", "go_to_object", rows=1, columns=1)
+        print(engine.images.shape, babyai.register_level(own).id)
+        """
+    )
+    assert said.strip() == "(2, 7, 7, 3) babyai/Mine-v0"
+
+
+@pytest.mark.parametrize("name", ["BabyAIEnv", "BabyAIVectorEnv", "stable_baselines_env"])
+def test_asking_for_an_environment_without_gymnasium_is_explained(name: str) -> None:
+    said = run_without_gymnasium(
+        f"""
+        import babyai.envs
+        try:
+            babyai.envs.{name}
+        except ModuleNotFoundError as error:
+            print(error)
+        """
+    )
+    assert said.strip() == "babyai's environments need Gymnasium: pip install gymnasium"
+
+
+def test_the_environments_are_found_by_name() -> None:
+    import babyai.envs
+
+    assert babyai.envs.BabyAIEnv.__name__ == "BabyAIEnv"
+    assert babyai.envs.BabyAIVectorEnv.__name__ == "BabyAIVectorEnv"
+    with pytest.raises(AttributeError, match="has no attribute 'BabyAI'"):
+        babyai.envs.BabyAI  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]

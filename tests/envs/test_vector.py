@@ -1,0 +1,363 @@
+"""The environment of many worlds: equal to Gymnasium's own vector of our single ones, in every mode."""
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import data_equivalence
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics, TransformReward
+
+from babyai.envs.vector import BabyAIVectorEnv
+from babyai.world.language import words_of
+
+# Thousands of steps, twice: too many without the compiler.
+pytestmark = pytest.mark.compiled
+
+N = 6
+MODES = list(AutoresetMode)
+
+
+def make(level: str = "GoToLocal", num_envs: int = N, **settings: Any) -> BabyAIVectorEnv:
+    env = gym.make_vec(f"babyai/{level}-v0", num_envs=num_envs, **settings)
+    assert isinstance(env, BabyAIVectorEnv)
+    return env
+
+
+def make_sync(level: str, mode: AutoresetMode, **settings: Any) -> SyncVectorEnv:
+    env = gym.make_vec(
+        f"babyai/{level}-v0", N, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **settings
+    )
+    assert isinstance(env, SyncVectorEnv)
+    return env
+
+
+def random_actions(steps: int, num_envs: int = N, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).choice(6, size=(steps, num_envs), p=[0.15, 0.15, 0.35, 0.1, 0.05, 0.2])
+
+
+def assert_same_observations(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(ours["image"], theirs["image"])
+    np.testing.assert_array_equal(ours["direction"], theirs["direction"])
+    assert tuple(words_of(tokens) for tokens in ours["mission"]) == theirs["mission"]
+
+
+def assert_same_endings(ours: dict[str, Any], theirs: dict[str, Any], mode: AutoresetMode) -> None:
+    """Our infos say what Gymnasium's do, and the statistics of episodes besides."""
+    extra = {"episode", "_episode"}
+    assert set(ours) - extra == set(theirs)
+    if not theirs:
+        assert ours == {}
+        return
+    if mode is not AutoresetMode.SAME_STEP:
+        np.testing.assert_array_equal(ours["_success"], theirs["_success"])
+        np.testing.assert_array_equal(ours["success"], theirs["success"])
+        return
+    for key in ("_final_obs", "_final_info"):
+        np.testing.assert_array_equal(ours[key], theirs[key])
+    for key in ("success", "_success"):
+        np.testing.assert_array_equal(ours["final_info"][key], theirs["final_info"][key])
+    for i in np.flatnonzero(ours["_final_obs"]):
+        last = {key: part[i] for key, part in ours["final_obs"].items()}
+        last["mission"] = words_of(last["mission"])
+        for key, part in theirs["final_obs"][i].items():
+            np.testing.assert_array_equal(last[key], part)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("level", "settings"),
+    [
+        ("GoToLocal", {}),
+        ("BossLevel", {"max_steps": 23}),
+        ("GoToLocal", {"observation": "rgb", "view_size": 5}),
+        ("UnlockPickup", {"observation": "full"}),
+        ("PutNextS5N2Carrying", {"rules": "minigrid", "max_steps": 9}),
+        ("PutNextS5N2Carrying", {"rules": "minigrid", "max_steps": 9, "observation": "rgb"}),
+        ("OpenDoorsOrderN4Debug", {"done_actions": True, "max_steps": 40}),
+    ],
+)
+def test_equal_to_gymnasiums_vector_of_single_worlds(level: str, settings: dict[str, Any], mode: AutoresetMode) -> None:
+    env, sync = make(level, autoreset_mode=mode, **settings), make_sync(level, mode, **settings)
+    seen, infos = env.reset(seed=5)
+    assert infos == {} and seen in env.observation_space
+    assert_same_observations(seen, sync.reset(seed=5)[0])
+    ends = 0
+    for actions in random_actions(150):
+        seen, *results, infos = env.step(actions)
+        expected, *expected_results, expected_infos = sync.step(actions)
+        assert_same_observations(seen, expected)
+        for part, expected_part in zip(results, expected_results, strict=True):
+            np.testing.assert_array_equal(part, expected_part)
+            assert part.dtype == expected_part.dtype
+        assert_same_endings(infos, expected_infos, mode)
+        ended = results[1] | results[2]
+        ends += ended.sum()
+        if mode is AutoresetMode.DISABLED and ended.any():
+            seen, infos = env.reset(options={"reset_mask": ended})
+            assert infos == {}
+            assert_same_observations(seen, sync.reset(options={"reset_mask": ended})[0])
+    assert ends > N
+    env.close()
+
+
+def test_spaces_and_metadata() -> None:
+    env = make(autoreset_mode="NextStep")
+    assert env.autoreset_mode is env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    assert make().autoreset_mode is AutoresetMode.SAME_STEP
+    seen, _ = env.reset(seed=0)
+    assert seen["image"].shape == (N, 7, 7, 3) and seen["image"].dtype == np.uint8
+    assert seen["direction"].shape == (N,) and seen["direction"].dtype == np.int64
+    assert seen["mission"].shape == (N, 72) and seen["mission"].dtype == np.uint8
+    assert seen in env.observation_space
+    assert {key: part[0] for key, part in seen.items()} in env.single_observation_space
+    env.step(env.action_space.sample())
+    assert env.spec is not None and env.spec.id == "babyai/GoToLocal-v0" and env.num_envs == N
+    assert env.mission_text(2) == words_of(seen["mission"][2])
+
+
+def test_seeds() -> None:
+    env, twin = make(), make()
+    first, _ = env.reset(seed=3)
+    assert data_equivalence(first, twin.reset(seed=[3, 4, 5, 6, 7, 8])[0], exact=True)
+    assert data_equivalence(first, twin.reset(seed=np.arange(3, 9))[0], exact=True)
+    env.reset()
+    mixed, _ = env.reset(seed=[3, None, None, None, None, 8])
+    for key, part in mixed.items():
+        np.testing.assert_array_equal(part[[0, 5]], first[key][[0, 5]])
+    assert env.np_random_seed == 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_next_seed_can_name_the_next_episode(mode: AutoresetMode) -> None:
+    env = make(episodes="next_seed", max_steps=4, autoreset_mode=mode)
+    env.reset(seed=10)
+    for _ in range(5 if mode is AutoresetMode.NEXT_STEP else 4):
+        seen, *_ = env.step(np.full(N, 6))
+    if mode is AutoresetMode.DISABLED:
+        seen, _ = env.reset()
+    np.testing.assert_array_equal(env.engine.worlds.seed, np.arange(10 + N, 10 + 2 * N))
+    assert data_equivalence(seen, make().reset(seed=10 + N)[0], exact=True)
+
+
+def test_levels_side_by_side() -> None:
+    env = make(levels=["GoToObj", "BossLevel", "PutNext"])
+    env.reset(seed=0)
+    alone = make("BossLevel", num_envs=N)
+    seen, _ = alone.reset(seed=0)
+    assert env.mission_text(1) == words_of(seen["mission"][1])
+    assert [env.engine.levels[k].name for k in env.engine.worlds.level] == ["GoToObj", "BossLevel", "PutNext"] * 2
+
+
+def test_threads_change_nothing() -> None:
+    one, two = (make("GoToLocal", num_envs=2500, threads=threads) for threads in (1, 2))
+    assert data_equivalence(one.reset(seed=0), two.reset(seed=0), exact=True)
+    for actions in random_actions(70, 2500):
+        first, second = one.step(actions), two.step(actions)
+        for infos in (first[-1], second[-1]):
+            infos.get("episode", {}).pop("t", None)
+        assert data_equivalence(first, second, exact=True)
+    two.close()
+
+
+# ---------------------------------------------------------------- copies
+
+
+def arrays_in(data: Any) -> list[np.ndarray]:
+    if isinstance(data, np.ndarray):
+        return [data]
+    parts = data.values() if isinstance(data, dict) else data if isinstance(data, tuple | list) else ()
+    return [array for part in parts for array in arrays_in(part)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("observation", ["symbolic", "rgb", "full"])
+def test_what_is_returned_is_never_touched_again(observation: str, mode: AutoresetMode) -> None:
+    env = make(observation=observation, autoreset_mode=mode, max_steps=5)
+    returned = [env.reset(seed=0)]
+    kept = [array.copy() for array in arrays_in(returned)]
+    for actions in random_actions(20):
+        returned.append(env.step(actions))
+        kept += [array.copy() for array in arrays_in(returned[-1])]
+        if mode is AutoresetMode.DISABLED and (returned[-1][2] | returned[-1][3]).any():
+            env.reset(options={"reset_mask": returned[-1][2] | returned[-1][3]})
+    for array, copy in zip(arrays_in(returned), kept, strict=True):
+        np.testing.assert_array_equal(array, copy)
+    observations = [arrays_in(each[0]) for each in returned]
+    for first, second in pairwise(observations):
+        assert not any(np.shares_memory(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("observation", ["symbolic", "rgb", "full"])
+def test_without_copies_the_same_is_returned_in_the_engines_arrays(observation: str) -> None:
+    env, copying = (make(observation=observation, copy=copy, max_steps=9) for copy in (False, True))
+    assert data_equivalence(env.reset(seed=0), copying.reset(seed=0), exact=True)
+    for actions in random_actions(30):
+        first, second = env.step(actions), copying.step(actions)
+        for infos in (first[-1], second[-1]):
+            infos.get("episode", {}).pop("t", None)
+        assert data_equivalence(first, second, exact=True)
+    assert first[1] is env.engine.rewards and first[0]["mission"] is env.engine.missions
+    assert observation != "symbolic" or np.shares_memory(first[0]["image"], env.engine.images)
+    assert not first[0]["image"].flags.writeable
+
+
+# ---------------------------------------------------------------- statistics
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_statistics_equal_those_of_gymnasiums_recorder(mode: AutoresetMode) -> None:
+    env = make(autoreset_mode=mode, max_steps=17)
+    silent = make(autoreset_mode=mode, max_steps=17, statistics=False)
+    recorder = RecordEpisodeStatistics(TransformReward(silent, lambda reward: reward))
+    env.reset(seed=1)
+    recorder.reset(seed=1)
+    ends = 0
+    for actions in random_actions(120):
+        *_, terminated, truncated, infos = env.step(actions)
+        *_, expected = recorder.step(actions)
+        ended = terminated | truncated
+        assert ("episode" in infos) == ("episode" in expected) == ended.any()
+        if ended.any():
+            ends += ended.sum()
+            np.testing.assert_array_equal(infos["_episode"], expected["_episode"])
+            assert list(infos["episode"]) == list(expected["episode"])
+            for key in "rl":
+                np.testing.assert_array_equal(infos["episode"][key], expected["episode"][key])
+                assert infos["episode"][key].dtype == expected["episode"][key].dtype
+            assert (infos["episode"]["t"][ended] > 0).all() and (infos["episode"]["t"] < 60).all()
+            if mode is AutoresetMode.DISABLED:
+                env.reset(options={"reset_mask": ended})
+                recorder.reset(options={"reset_mask": ended})
+    assert recorder.episode_count == ends > 20
+
+
+def test_a_recorder_with_a_key_of_its_own_leaves_ours_alone() -> None:
+    recorder = RecordEpisodeStatistics(make(max_steps=2), stats_key="theirs")
+    recorder.reset(seed=0)
+    recorder.step(np.full(N, 6))
+    *_, infos = recorder.step(np.full(N, 6))
+    np.testing.assert_array_equal(infos["theirs"]["l"], infos["episode"]["l"])
+
+
+# ---------------------------------------------------------------- single worlds
+
+
+def test_snapshots_move_worlds() -> None:
+    env = make("BossLevel", autoreset_mode="Disabled")
+    env.reset(seed=0)
+    env.step(random_actions(1)[0])
+    kept = env.snapshot(1)
+    env.restore(4, kept)
+    assert env.snapshot(4) == kept and env.mission_text(4) == env.mission_text(1)
+    actions = np.repeat(random_actions(40, 1), N, axis=1)
+    for each in actions:
+        seen, *_ = env.step(each)
+        np.testing.assert_array_equal(seen["image"][1], seen["image"][4])
+
+
+def test_pictures() -> None:
+    env = make(num_envs=2, render_mode="rgb_array", tile_size=8)
+    with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+        env.render()
+    env.reset(seed=4)
+    frames = env.render()
+    single = gym.make("babyai/GoToLocal-v0", render_mode="rgb_array", tile_size=8)
+    single.reset(seed=5)
+    assert isinstance(frames, tuple) and len(frames) == 2
+    np.testing.assert_array_equal(frames[1], single.render())
+    env = make(num_envs=2, render_mode="ansi")
+    env.reset(seed=4)
+    assert all(isinstance(drawing, str) for drawing in env.render() or [None])
+    env = make()
+    with pytest.warns(UserWarning, match="no render_mode was chosen"):
+        assert env.render() is None
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind", "said"),
+    [
+        ([True] * N, TypeError, f"the option 'reset_mask' must be an array ({N},) of bool, not list"),
+        (np.ones(N + 1, dtype=bool), ValueError, f"not of shape ({N + 1},)"),
+        (np.ones(N), TypeError, "not of float64"),
+        (np.zeros(N, dtype=bool), ValueError, "at least one True"),
+    ],
+)
+def test_bad_masks_are_explained(mask: Any, kind: type, said: str) -> None:
+    env = make(autoreset_mode="Disabled")
+    env.reset(seed=0)
+    with pytest.raises(kind) as caught:
+        env.reset(options={"reset_mask": mask})
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_steps_out_of_turn_are_explained(mode: AutoresetMode) -> None:
+    env = make(autoreset_mode=mode, max_steps=1)
+    with pytest.raises(RuntimeError, match=r"call reset\(\) before step"):
+        env.step(np.zeros(N, dtype=np.int64))
+    env.reset(seed=0)
+    env.step(np.zeros(N, dtype=np.int64))
+    if mode is AutoresetMode.DISABLED:
+        with pytest.raises(RuntimeError, match=r"call reset\(\) before the next step"):
+            env.step(np.zeros(N, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("actions", "kind"),
+    [(np.full(N, 7), ValueError), (np.zeros(N), TypeError), (np.zeros(2, int), ValueError), (["a"] * N, TypeError)],
+)
+def test_bad_actions_are_explained(actions: Any, kind: type) -> None:
+    env = make()
+    env.reset(seed=0)
+    before = env.engine.worlds.tobytes()
+    with pytest.raises(kind, match="action"):
+        env.step(actions)
+    assert env.engine.worlds.tobytes() == before
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind", "said"),
+    [
+        (-1, ValueError, "a seed must be in"),
+        (1.5, TypeError, "a seed must be an integer, not 1.5"),
+        ([1, 2], ValueError, f"2 seeds were given for {N} worlds"),
+        ([1.5] * N, TypeError, "a seed must be an integer"),
+    ],
+)
+def test_bad_seeds_are_explained(seed: Any, kind: type, said: str) -> None:
+    with pytest.raises(kind, match=said):
+        make().reset(seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"autoreset_mode": "same"}, "unknown autoreset_mode 'same'; it can be 'NextStep', 'SameStep', 'Disabled'"),
+        ({"observation": "text"}, "it can be 'symbolic', 'rgb', 'full'"),
+        ({"episodes": "all"}, "episodes must be 'stream' or 'next_seed'"),
+        (
+            {"levels": ["GoToLocal", "GoTo"], "observation": "full"},
+            "need levels of one size; these have 8 x 8 and 22 x 22",
+        ),
+        ({"levels": []}, "an engine needs at least one level"),
+        ({"levels": ["GoToLocl"]}, "did you mean 'GoToLocal'"),
+        ({"level": None}, "a vector environment needs a level"),
+        ({"num_envs": 0}, "there must be at least one world"),
+        ({"render_mode": "human"}, "unknown render_mode 'human'"),
+    ],
+)
+def test_bad_settings_are_explained(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        BabyAIVectorEnv(**{"num_envs": N, "level": "GoToLocal", **settings})
+
+
+def test_unknown_options_are_explained() -> None:
+    with pytest.raises(ValueError, match="unknown reset option 'mask'; known are 'reset_mask'"):
+        make().reset(options={"mask": 1})
