@@ -1,0 +1,206 @@
+"""Demonstrations in memory: some arrays, all actions end to end, as compact as the file and as quick to slice."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from babyai.demos import kernels
+from babyai.demos.header import DemoFileError
+from babyai.world.codes import MAX_WORDS, NUM_ACTIONS, VOCABULARY
+
+SCHEMA = pa.schema(
+    {
+        "level": pa.dictionary(pa.int32(), pa.string()),
+        "seed": pa.int64(),
+        "mission": pa.string(),
+        "actions": pa.binary(),
+        "length": pa.int32(),
+        "reward": pa.float64(),
+    }
+)
+
+
+def _spellings() -> tuple[np.ndarray, np.ndarray]:
+    """All words after one another, each with what stands before it in a sentence, and where each begins."""
+    spelled = [b""] + [f"{', ' if word == 'then' else ' '}{word}".encode() for word in VOCABULARY[1:]]
+    starts = np.cumsum([0] + [len(word) for word in spelled]).astype(np.int64)
+    return np.frombuffer(b"".join(spelled), dtype=np.uint8).copy(), starts
+
+
+LETTERS, WORD_STARTS = _spellings()
+LONGEST_WORD = int(np.diff(WORD_STARTS).max())
+
+
+@dataclass(frozen=True)
+class Demo:
+    """One demonstration."""
+
+    level: str
+    seed: int
+    mission: str
+    actions: np.ndarray
+    """(T,) uint8; see `babyai.Action`."""
+    reward: float
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+@dataclass(frozen=True)
+class Demos:
+    """M demonstrations, packed.
+
+    Attributes:
+        names: The names of levels.
+        levels: (M,) int32, each one's place in `names`.
+        seeds: (M,) int64.
+        offsets: (M + 1,) int64; demonstration i is actions[offsets[i]:offsets[i + 1]].
+        actions: (sum of lengths,) uint8.
+        rewards: (M,) float64.
+        missions: (M,) Arrow array of strings, or None where they were not read.
+    """
+
+    names: tuple[str, ...]
+    levels: np.ndarray
+    seeds: np.ndarray
+    offsets: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    missions: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def __getitem__(self, row: int) -> Demo:
+        row = range(len(self))[row]
+        mission = "" if self.missions is None else self.missions[row].as_py()
+        actions = self.actions[self.offsets[row] : self.offsets[row + 1]]
+        return Demo(self.names[self.levels[row]], int(self.seeds[row]), mission, actions, float(self.rewards[row]))
+
+    def __iter__(self) -> Iterator[Demo]:
+        return (self[row] for row in range(len(self)))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(M,) int64, how many actions each has."""
+        return np.diff(self.offsets)
+
+    def take(self, rows: np.ndarray) -> "Demos":
+        """The named rows, in the order given."""
+        offsets = offsets_of(self.lengths[rows])
+        actions = np.empty(offsets[-1], dtype=np.uint8)
+        source = np.repeat(self.offsets[:-1][rows] - offsets[:-1], self.lengths[rows])
+        actions[:] = self.actions[source + np.arange(offsets[-1])]
+        missions = None if self.missions is None else self.missions.take(pa.array(rows))
+        return Demos(self.names, self.levels[rows], self.seeds[rows], offsets, actions, self.rewards[rows], missions)
+
+    def to_table(self) -> pa.Table:
+        """The same as rows of a file."""
+        if self.missions is None:
+            raise ValueError("demonstrations without their missions cannot be stored")
+        levels = pa.DictionaryArray.from_arrays(pa.array(self.levels, pa.int32()), pa.array(self.names, pa.string()))
+        actions = binary_array(pa.binary(), self.offsets, self.actions)
+        columns = [levels, pa.array(self.seeds), self.missions, actions, pa.array(self.lengths.astype(np.int32))]
+        return pa.table([*columns, pa.array(self.rewards)], schema=SCHEMA)
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Where things of these lengths begin when laid end to end, and where the last one ends: (M + 1,) int64."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def binary_array(kind: pa.DataType, offsets: np.ndarray, data: np.ndarray) -> pa.Array:
+    """An Arrow array of strings or bytes over `data`, without a copy of it."""
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+
+def spell_missions(missions: np.ndarray, rows: np.ndarray) -> pa.Array:
+    """The English of missions (N, 72) uint8, of the named rows; what `words_of` says, quicker."""
+    text = np.empty(len(rows) * MAX_WORDS * LONGEST_WORD, dtype=np.uint8)
+    offsets = np.empty(len(rows) + 1, dtype=np.int64)
+    kernels.spell_batch(missions, rows, LETTERS, WORD_STARTS, offsets, text)
+    return binary_array(pa.string(), offsets, text[: offsets[-1]].copy())
+
+
+def pack_demos(
+    names: Sequence[str],
+    levels: np.ndarray,
+    seeds: np.ndarray,
+    missions: np.ndarray,
+    actions: np.ndarray,
+    lengths: np.ndarray,
+    rewards: np.ndarray,
+    rows: np.ndarray,
+) -> Demos:
+    """The named rows of what an engine and its expert hold, without the padding.
+
+    `missions` is (N, 72), `actions` (N, T), all else of the N worlds is (N,); `rows` (M,) says which to keep.
+    """
+    offsets = offsets_of(lengths[rows])
+    packed = np.empty(offsets[-1], dtype=np.uint8)
+    kernels.pack_rows(actions, rows, offsets, packed)
+    return Demos(
+        tuple(names),
+        levels[rows].astype(np.int32),
+        seeds[rows].astype(np.int64),
+        offsets,
+        packed,
+        rewards[rows],
+        spell_missions(missions, rows),
+    )
+
+
+def unpack_table(table: pa.Table, names: tuple[str, ...], first_row: int, file: str) -> Demos:
+    """The rows of a table, if each of them can be a demonstration; `file` and `first_row` are for messages.
+
+    Raises:
+        DemoFileError: One cannot; the message says which and why.
+    """
+
+    def require(fine: np.ndarray, complaint: str) -> None:
+        if not fine.all():
+            raise DemoFileError(f"row {first_row + int(np.argmin(fine))} of {file} is wrong: {complaint}")
+
+    for column in table.column_names:
+        nulls = table[column].combine_chunks().is_null()
+        require(~np.asarray(nulls.to_numpy(zero_copy_only=False), dtype=bool), f"it has no {column}")
+    missions = _one_array(table["mission"]) if "mission" in table.column_names else None
+    codes = _codes_of(_one_array(table["level"]), names)
+    require(codes >= 0, "its level is not among those in the header")
+    seeds, rewards = table["seed"].to_numpy(), table["reward"].to_numpy()
+    require(seeds >= 0, "its seed is negative")
+    require((rewards >= 0) & (rewards <= 1), "its reward is not between 0 and 1")
+    offsets, actions = _flatten(_one_array(table["actions"]))
+    lengths = np.diff(offsets)
+    require(lengths > 0, "it has no actions")
+    if "length" in table.column_names:
+        require(table["length"].to_numpy() == lengths, "its length is not the number of its actions")
+    wrong = actions >= NUM_ACTIONS
+    if wrong.any():
+        owner = np.searchsorted(offsets, np.argmax(wrong), side="right") - 1
+        require(np.arange(len(seeds)) != owner, f"it has an action that is not in 0..{NUM_ACTIONS - 1}")
+    return Demos(names, codes, seeds, offsets, actions, rewards, missions)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _codes_of(levels: pa.Array, names: tuple[str, ...]) -> np.ndarray:
+    """(M,) int32, the place in `names` of each level, -1 if it is not there."""
+    if isinstance(levels, pa.DictionaryArray):
+        known = [names.index(name) if name in names else -1 for name in levels.dictionary.to_pylist()]
+        return np.array([*known, -1], dtype=np.int32)[levels.indices.to_numpy()]
+    return np.array([names.index(name) if name in names else -1 for name in levels.to_pylist()], dtype=np.int32)
+
+
+def _flatten(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The offsets, from 0 on, and the bytes of an array of bytes."""
+    _, offset_buffer, data = column.buffers()
+    bounds = np.frombuffer(offset_buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    offsets = bounds.astype(np.int64)
+    everything = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
+    return offsets - offsets[0], everything[offsets[0] : offsets[-1]]

@@ -1,0 +1,62 @@
+"""Looking at a file: figures for each level, and episodes drawn in the terminal."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from babyai.demos.packed import Demo
+from babyai.demos.store import DemoFile
+from babyai.demos.verify import play_demo
+from babyai.levels.catalogue import Rules
+from babyai.render.text import draw_text
+from babyai.world.codes import Action
+
+
+@dataclass(frozen=True)
+class LevelSummary:
+    """Figures for the demonstrations of one level."""
+
+    level: str
+    count: int
+    mean_length: float
+    std_length: float
+    longest: int
+    mean_reward: float
+
+
+def summarise(file: DemoFile) -> list[LevelSummary]:
+    """Figures for each level of a file, in one pass over it."""
+    # Of each level: the number of rows, the sums of lengths, of their squares, and of rewards; and the longest.
+    sums, longest = np.zeros((4, len(file.levels))), np.zeros(len(file.levels), dtype=np.int64)
+    for group in file.groups(missions=False):
+        lengths = group.lengths.astype(np.float64)
+        columns = np.ones(len(group)), lengths, lengths**2, group.rewards
+        sums += [np.bincount(group.levels, weights, len(file.levels)) for weights in columns]
+        np.maximum.at(longest, group.levels, group.lengths)
+    return [_summary(name, sums[:, k].tolist(), int(longest[k])) for k, name in enumerate(file.levels)]
+
+
+def _summary(name: str, sums: list[float], longest: int) -> LevelSummary:
+    count, total, squares, rewards = sums
+    mean = total / max(1.0, count)
+    spread = max(0.0, squares / max(1.0, count) - mean**2) ** 0.5
+    return LevelSummary(name, int(count), mean, spread, longest, rewards / max(1.0, count))
+
+
+def draw_steps(demo: Demo, rules: Rules, colour: bool = False) -> Iterator[str]:
+    """The world as text at the beginning and after each action, each with a line that says what was done."""
+    for step, engine in enumerate(play_demo(demo, rules)):
+        said = "begins" if step == 0 else Action(int(demo.actions[step - 1])).name
+        if engine.over[0]:
+            said += f" - over, reward {engine.rewards[0]:.3f}"
+        yield f"{draw_text(engine.worlds[0], colour=colour)}\nstep {step}: {said}\n"
+
+
+def words_of_actions(actions: np.ndarray) -> str:
+    """Actions in words, repeated ones counted: "left, forward x 3, toggle"."""
+    if not len(actions):
+        return ""
+    breaks = np.flatnonzero(np.diff(actions)) + 1
+    runs = np.split(actions, breaks)
+    return ", ".join(Action(int(run[0])).name + (f" x {len(run)}" if len(run) > 1 else "") for run in runs)

@@ -1,0 +1,163 @@
+"""Verifying, merging, showing: what each finds in a file, and refuses."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from babyai.demos import show
+from babyai.demos.collect import collect
+from babyai.demos.header import DemoFileError, Header
+from babyai.demos.merge import append, merge
+from babyai.demos.packed import Demos
+from babyai.demos.store import DemoFile, DemoWriter
+from babyai.demos.verify import verify
+from tests.scale import scaled
+
+# ---------------------------------------------------------------- verify
+
+
+def rewrite(source: Path, out: Path, change) -> Path:
+    """A copy of a file whose demonstrations have been changed."""
+    with DemoFile(source) as file, DemoWriter(out, file.header) as writer:
+        writer.write(change(file.read()))
+        writer.close(*file.header.sources)
+    return out
+
+
+def with_value(name: str, row: int, value):
+    def change(demos: Demos) -> Demos:
+        column = getattr(demos, name).copy()
+        column[row] = value
+        return replace(demos, **{name: column})
+
+    return change
+
+
+def with_mission(row: int, mission: str):
+    def change(demos: Demos) -> Demos:
+        missions = demos.missions.to_pylist()
+        missions[row] = mission
+        return replace(demos, missions=pa.array(missions, pa.string()))
+
+    return change
+
+
+def with_length(row: int, more: int):
+    """Leaves out the last action of a row, or repeats it."""
+
+    def change(demos: Demos) -> Demos:
+        end = demos.offsets[row + 1]
+        repeated = demos.actions[end - 1 : end - 1 + max(more, 0)]
+        pieces = demos.actions[: end + min(more, 0)], repeated, demos.actions[end:]
+        offsets = demos.offsets.copy()
+        offsets[row + 1 :] += more
+        return replace(demos, actions=np.concatenate(pieces), offsets=offsets)
+
+    return change
+
+
+def test_the_first_wrong_row_is_reported(tmp_path: Path, small_file: Path) -> None:
+    told = []
+    assert verify(small_file, threads=2, progress=lambda *now: told.append(now)) is None
+    assert told[-1][0] == told[-1][1]
+    with DemoFile(small_file) as file:
+        demos = file.read()
+    row = next(k for k in range(4, len(demos)) if demos.lengths[k] > 4)
+    for number, (change, complaint) in enumerate(
+        (
+            (with_value("seeds", row, 7), "and the level makes"),
+            (with_value("levels", row, 1 - demos.levels[row]), "and the level makes"),
+            (with_mission(row, "go to a door"), "its mission is 'go to a door', and the level makes"),
+            (with_value("rewards", row, 0.5), "its reward is 0.5, and its actions earn"),
+            (with_length(row, -1), "its episode goes on after its"),
+            (with_length(row, 1), f"its episode is over after {demos.lengths[row]} of its {demos.lengths[row] + 1}"),
+        )
+    ):
+        wrong = verify(rewrite(small_file, tmp_path / f"{number}.parquet", change))
+        assert wrong is not None and wrong.row == row
+        assert complaint in str(wrong) and str(wrong).startswith(f"row {row} (level ")
+
+
+def test_a_changed_action_is_found(tmp_path: Path, small_file: Path) -> None:
+    with DemoFile(small_file) as file:
+        demos = file.read()
+    row = int(np.argmax(demos.lengths > 4))
+    place = int(demos.offsets[row])
+    # Turning the wrong way once does not bring anyone to the goal in as many steps, with luck the same way round.
+    for action in {0, 1, 2} - {int(demos.actions[place])}:
+        wrong = verify(rewrite(small_file, tmp_path / f"{action}.parquet", with_value("actions", place, action)))
+        assert wrong is not None and wrong.row == row
+
+
+# ---------------------------------------------------------------- merge
+
+
+def test_merging_keeps_order_and_origin(tmp_path: Path, small_file: Path) -> None:
+    other = collect(["Open", "GoToLocal"], scaled(50, 3), 9000, tmp_path / "other.parquet").path
+    count = merge([other, small_file], tmp_path / "both.parquet")
+    with DemoFile(tmp_path / "both.parquet") as both, DemoFile(other) as first, DemoFile(small_file) as second:
+        assert len(both) == count == len(first) + len(second)
+        assert both.levels == ("Open", "GoToLocal", "BossLevel")
+        assert [source.rows for source in both.header.sources] == [len(first), len(second)]
+        rows = [(d.level, d.seed, d.mission, d.actions.tobytes(), d.reward) for d in both]
+        assert rows == [(d.level, d.seed, d.mission, d.actions.tobytes(), d.reward) for f in (first, second) for d in f]
+    assert verify(tmp_path / "both.parquet") is None
+
+
+def test_merging_refuses(tmp_path: Path, small_file: Path) -> None:
+    out = tmp_path / "out.parquet"
+    other = collect("GoToLocal", 3, 9000, tmp_path / "minigrid.parquet", rules="minigrid").path
+    with pytest.raises(DemoFileError, match=r"with rules='paper' and .*minigrid.parquet with rules='minigrid'"):
+        merge([small_file, other], out)
+    with pytest.raises(DemoFileError, match="seed 100 of level 'GoToLocal' occurs more than once"):
+        merge([small_file, small_file], out)
+    with pytest.raises(ValueError, match="no files to merge"):
+        merge([], out)
+    with pytest.raises(FileNotFoundError):
+        merge([small_file, tmp_path / "nowhere.parquet"], out)
+    assert not out.exists()
+    assert merge([small_file, small_file], out, keep_duplicates=True) > 0
+    before = out.read_bytes()
+    with pytest.raises(DemoFileError, match="exists already"):
+        merge([small_file], out)
+    assert out.read_bytes() == before
+
+
+def test_appending_refuses_another_world(tmp_path: Path, small_file: Path) -> None:
+    other = collect("GoToLocal", 3, 9000, tmp_path / "x.parquet").path
+    before = other.read_bytes()
+    with DemoFile(small_file) as file:
+        demos, header, source = file.read(), file.header, file.header.sources[0]
+        changed = {name: settings | {"objects": 99} for name, settings in header.levels.items()}
+        with pytest.raises(DemoFileError, match="level 'GoToLocal' is not the same"):
+            append(other, demos, Header("paper", changed), source)
+        assert other.read_bytes() == before
+        assert append(other, demos, header, source) == 3 + len(demos)
+    assert verify(other) is None
+
+
+# ---------------------------------------------------------------- show
+
+
+def test_summaries(small_file: Path) -> None:
+    with DemoFile(small_file) as file:
+        demos = file.read()
+        for code, summary in enumerate(show.summarise(file)):
+            lengths, rewards = demos.lengths[demos.levels == code], demos.rewards[demos.levels == code]
+            assert summary.level == file.levels[code] and summary.count == len(lengths)
+            assert summary.mean_length == pytest.approx(lengths.mean())
+            assert summary.std_length == pytest.approx(lengths.std()) and summary.longest == lengths.max()
+            assert summary.mean_reward == pytest.approx(rewards.mean())
+
+
+def test_episodes_are_drawn(small_file: Path) -> None:
+    with DemoFile(small_file) as file:
+        demo = file[1]
+        pictures = list(show.draw_steps(demo, file.rules))
+    assert len(pictures) == len(demo) + 1 and pictures[0].endswith("step 0: begins\n")
+    assert f"step {len(demo)}: " in pictures[-1] and f"over, reward {demo.reward:.3f}" in pictures[-1]
+    assert show.words_of_actions(np.array([0, 2, 2, 2, 5])) == "left, forward x 3, toggle"
+    assert show.words_of_actions(np.zeros(0, dtype=np.uint8)) == ""
