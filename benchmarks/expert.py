@@ -1,0 +1,191 @@
+"""How good and how fast the expert is: `python -m benchmarks.expert`.
+
+Three things: that it never fails, over many seeds of each of the paper's levels and in both styles; how long its
+demonstrations are, beside the paper's Table 4; and how many whole demonstrations, level generation included, it makes
+per second of CPU time, beside Minigrid's bot in the same run.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import babyai
+from benchmarks.peers import make_minigrid
+from benchmarks.provenance import ROOT, describe_origin, remember
+from benchmarks.report import describe, markdown_table, median_ratio, significant, write_between
+from benchmarks.timing import Contestant, measure_round
+
+PAGE = ROOT / "docs" / "expert.md"
+SPEED_LEVELS = ("GoToLocal", "GoTo", "BossLevel")
+MUST_BE_FASTER = 200
+BATCH = 2000
+# Paper, Table 4, last column. It does not say over how many missions; the published validation sets hold 512.
+PAPER_MISSIONS = 512
+PAPER_LENGTHS = {
+    "GoToObj": (5.18, 2.38),
+    "GoToRedBallGrey": (5.81, 3.29),
+    "GoToRedBall": (5.38, 3.13),
+    "GoToLocal": (5.04, 2.76),
+    "PutNextLocal": (12.4, 4.54),
+    "PickupLoc": (6.13, 2.97),
+    "GoToObjMaze": (70.8, 48.9),
+    "GoTo": (56.8, 46.7),
+    "Pickup": (57.8, 46.7),
+    "UnblockPickup": (57.2, 50.0),
+    "Open": (31.5, 30.5),
+    "Unlock": (81.6, 61.1),
+    "PutNext": (89.9, 49.6),
+    "Synth": (50.4, 49.3),
+    "SynthLoc": (47.9, 47.9),
+    "GoToSeq": (72.7, 52.2),
+    "SynthSeq": (81.8, 61.3),
+    "GoToImpUnlock": (110.0, 81.9),
+    "BossLevel": (84.3, 64.5),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Measures the expert, and appends the result to benchmarks/history.jsonl."""
+
+    missions: int = 100_000
+    """Missions of each level and style."""
+    rounds: int = 5
+    """Rounds in which the two are timed; the median of their ratios counts."""
+    seconds: float = 4.0
+    """CPU seconds that Minigrid's bot gets in a round."""
+    write_docs: bool = False
+    """Put the tables into docs/expert.md."""
+    check: bool = False
+    """Exit with status 1 if a mission was lost or the speed is too low."""
+
+
+def play_missions(level: str, style: str, missions: int) -> dict[str, Any]:
+    """Lets the expert play the seeds 0, 1, 2, ... of a level; returns what there is to say of it."""
+    engine = babyai.Engine(level, BATCH)
+    expert = babyai.ExpertBatch(engine, style)
+    lengths, lost, handed_over = [], [], 0
+    for first in range(0, missions, BATCH):
+        engine.reset(first)
+        _, length, reward = expert.demonstrate()
+        lengths.append(length)
+        lost += [first + int(k) for k in np.flatnonzero(reward <= 0)]
+        handed_over += int(np.count_nonzero(expert.experts.handed_over)) if style == "paper" else 0
+    every = np.concatenate(lengths)
+    return {
+        "missions": len(every),
+        "lost": lost,
+        "handed_over": handed_over,
+        "mean": significant(float(every.mean()), 5),
+        "std": significant(float(every.std()), 5),
+    }
+
+
+def open_ours(level: str) -> Contestant:
+    """Our expert, a batch of fresh missions at a time."""
+    engine = babyai.Engine(level, BATCH // 10)
+    expert, seeds = babyai.ExpertBatch(engine), count(0, BATCH // 10)
+
+    def play() -> int:
+        engine.reset(next(seeds))
+        expert.demonstrate()
+        return engine.num_worlds
+
+    play()
+    return Contestant(play, share=0.5)
+
+
+def open_bot(level: str) -> Contestant:
+    """Minigrid's bot, a mission at a time."""
+    from minigrid.utils.baby_ai_bot import BabyAIBot
+
+    world, seeds = make_minigrid(level).unwrapped, count()
+
+    def play() -> int:
+        world.reset(seed=next(seeds))
+        bot, over = BabyAIBot(world), False
+        while not over:
+            *_, terminated, truncated, _ = world.step(bot.replan())
+            over = terminated or truncated
+        return 1
+
+    return Contestant(play)
+
+
+def measure_speed(settings: Settings) -> dict[str, dict[str, float]]:
+    """Demonstrations per CPU-second of both, and the median ratio."""
+    results = {}
+    for level in SPEED_LEVELS:
+        contestants = {"ours": open_ours(level), "bot": open_bot(level)}
+        rounds = [measure_round(contestants, settings.seconds) for _ in range(settings.rounds)]
+        rates = {name: significant(float(np.median([r[name] for r in rounds]))) for name in contestants}
+        results[level] = rates | {"ratio": significant(median_ratio(rounds, "ours", "bot") or 0.0)}
+    return results
+
+
+def length_table(results: dict[str, dict[str, Any]]) -> str:
+    """Our lengths beside the paper's, with Welch's test."""
+    from scipy.stats import ttest_ind_from_stats
+
+    rows = []
+    for level, ours in results.items():
+        mean, std = PAPER_LENGTHS[level]
+        test = ttest_ind_from_stats(
+            *(ours["mean"], ours["std"], ours["missions"], mean, std, PAPER_MISSIONS), equal_var=False
+        )
+        ours_text = f"{ours['mean']:.2f} ± {ours['std']:.2f}"
+        rows.append(
+            [level, f"{ours['missions']:,}", str(len(ours["lost"])), ours_text, f"{mean} ± {std}", f"{test.pvalue:.2g}"]
+        )
+    return markdown_table(["level", "missions", "lost", "length", "paper", "p (Welch)"], rows)
+
+
+def teacher_table(results: dict[str, dict[str, Any]]) -> str:
+    """What the teacher made of the same missions."""
+    rows = [
+        [level, f"{r['missions']:,}", str(len(r["lost"])), f"{r['mean']:.2f} ± {r['std']:.2f}"]
+        for level, r in results.items()
+    ]
+    return markdown_table(["level", "missions", "lost", "length"], rows)
+
+
+def speed_table(results: dict[str, dict[str, float]]) -> str:
+    """Both rates and their ratio."""
+    rows = [[level, f"{r['ours']:,.0f}", f"{r['bot']:,.1f}", f"{r['ratio']:,.0f}"] for level, r in results.items()]
+    return markdown_table(["level", "babyai", "Minigrid's bot", "ratio"], rows)
+
+
+def show_progress(names: list[Any]) -> Iterator[Any]:
+    """The names one by one, with a bar."""
+    from rich.progress import track
+
+    yield from track(names, "The expert plays")
+
+
+def main(settings: Settings) -> int:
+    """Measures, prints, remembers."""
+    origin = describe_origin()
+    results: dict[str, dict[str, Any]] = {"paper": {}, "teacher": {}}
+    for style, level in show_progress([(style, level) for style in results for level in babyai.PAPER_LEVELS]):
+        results[style][level] = play_missions(level, style, settings.missions)
+    speed = measure_speed(settings)
+    entry = remember("expert", origin, asdict(settings), {"styles": results, "speed": speed})
+    lengths, taught = length_table(results["paper"]), teacher_table(results["teacher"])
+    print(lengths, taught, speed_table(speed), sep="\n\n")
+    if settings.write_docs:
+        for marker, table in {"lengths": lengths, "teacher": taught, "speed": speed_table(speed)}.items():
+            write_between(marker, f"{table}\n\n{describe(entry)}", Path(PAGE))
+    lost = any(r["lost"] for style in results.values() for r in style.values())
+    slow = any(r["ratio"] < MUST_BE_FASTER for r in speed.values())
+    return int(settings.check and (lost or slow))
+
+
+if __name__ == "__main__":
+    import tyro
+
+    sys.exit(main(tyro.cli(Settings)))
