@@ -144,6 +144,7 @@ def run_babyai(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @every_page
+@pytest.mark.compiled
 def test_commands_exist(page: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for program, *words in commands_of(page):
         if program == "babyai":
