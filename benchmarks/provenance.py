@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 HISTORY = ROOT / "benchmarks" / "history.jsonl"
 PACKAGES = ("numpy", "numba", "gymnasium", "minigrid", "envpool")
 # Files that a benchmark writes itself do not make the commit dirty.
-WRITTEN_HERE = ("benchmarks/history.jsonl", "docs/speed.md")
+WRITTEN_HERE = ("benchmarks/history.jsonl", "docs/speed.md", "docs/expert.md")
 
 
 def describe_origin() -> dict[str, Any]:

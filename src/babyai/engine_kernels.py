@@ -70,7 +70,10 @@ def reset_batch(worlds, chosen, seeds, levels, draft, size, views, directions, m
 
 @functools.cache
 def compile_reset(recipe):
-    """`reset_batch` for worlds of one level whose recipe comes from outside; compiled for this process only."""
+    """`reset_batch` for worlds of one level whose recipe comes from outside; compiled for this process only.
+
+    The loop stands here a second time because Numba cannot keep one on disk that is handed a function.
+    """
     follow = njit(recipe)
 
     @numba.njit(nogil=True)
