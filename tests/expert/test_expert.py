@@ -70,6 +70,28 @@ def test_finishes_what_a_stranger_began(style: str) -> None:
     assert engine.rewards[0] > 0
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("level", "rules", "seed"),
+    [
+        # The reference picks up what is in the way, which fails a strict mission.
+        ("PickupDistDebug", "paper", 36),
+        # It runs out of time; it finds no key in the grid; it never returns; it cannot think of what is in hand.
+        ("SynthS5R2", "minigrid", 84),
+        ("KeyInBox", "paper", 0),
+        ("UnlockToUnlock", "minigrid", 4),
+        ("PutNextS6N3Carrying", "minigrid", 0),
+    ],
+)
+def test_goes_on_where_the_reference_fails(level: str, rules: str, seed: int) -> None:
+    engine = babyai.Engine(level, rules=rules)
+    engine.reset([seed])
+    expert = babyai.ExpertBatch(engine)
+    _, _, rewards = expert.demonstrate()
+    assert rewards[0] > 0
+    assert expert.experts[0].handed_over
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_says_why_a_mission_cannot_be_carried_out(style: str) -> None:
     drawing = """

@@ -42,7 +42,6 @@ from babyai.world.state import MAX_DESCRIPTORS, ORIGIN, STRIDE
 # What a descriptor may name: box, ball and key; the door as well; or the door alone.
 NOUN_ORDER = np.array([BOX, BALL, KEY, DOOR], dtype=np.int64)
 DESCRIBING_TRIES = 101
-ACTION_ONLY, ALL_JOINS = 1, 3
 
 
 @njit

@@ -12,7 +12,6 @@ from babyai.world.codes import EMPTY, PACKED_TRIPLES, VECTORS, WALL_CELL
 from babyai.world.state import ORIGIN, STRIDE
 
 VIEW_SIZE = 7
-VIEW_BYTES = VIEW_SIZE * VIEW_SIZE * 3
 AGENT_TILE = 3 * VIEW_SIZE + 6
 LAST_TILE = VIEW_SIZE * VIEW_SIZE - 1
 
