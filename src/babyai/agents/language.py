@@ -48,5 +48,6 @@ class AttentiveReader(nn.Module):
 
     def attend(self, states: Tensor, tokens: Tensor, memory: Tensor) -> Tensor:
         """states: (B, L, 256), tokens: (B, L), memory: (B, 2 * memory_dim) -> (B, 256)."""
-        scores = torch.einsum("bld,bd->bl", states, self.key(memory)) + REAL_WORD * (tokens != 0)
-        return torch.einsum("bl,bld->bd", scores.softmax(1), states)
+        key = self.key(memory.to(self.key.weight.dtype)).to(states.dtype)
+        scores = torch.einsum("bld,bd->bl", states, key).float() + REAL_WORD * (tokens != 0)
+        return torch.einsum("bl,bld->bd", scores.softmax(1).to(states.dtype), states)

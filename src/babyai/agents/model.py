@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from babyai.agents.config import AgentConfig
 from babyai.agents.language import AttentiveReader, SentenceReader
-from babyai.agents.vision import CHANNELS, visual_encoder
+from babyai.agents.vision import CHANNELS, VisualEncoder
 
 NUM_ACTIONS = 7
 NUM_DIRECTIONS = 4
@@ -26,29 +26,39 @@ class FiLM(nn.Module):
         self.first_norm = nn.BatchNorm2d(CHANNELS)
         self.second = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)
         self.second_norm = nn.BatchNorm2d(CHANNELS)
-        self.scale = nn.Linear(instruction_dim, CHANNELS)
-        self.shift = nn.Linear(instruction_dim, CHANNELS)
+        self.scale_and_shift = nn.Linear(instruction_dim, 2 * CHANNELS)
         self.residual = residual
 
     def forward(self, x: Tensor, instruction: Tensor) -> Tensor:
         """x: (B, 128, H, W), instruction: (B, D) -> (B, 128, H, W)."""
-        y = self.second(self.first_norm(self.first(x)).relu())
-        y = y * self.scale(instruction)[:, :, None, None] + self.shift(instruction)[:, :, None, None]
-        y = self.second_norm(y).relu()
+        return self.modulate(x, self.prepare(x), instruction)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """What can be had before the instruction is known."""
+        return self.second(self.first_norm(self.first(x)).relu())
+
+    def modulate(self, x: Tensor, prepared: Tensor, instruction: Tensor) -> Tensor:
+        """The rest."""
+        scale, shift = self.scale_and_shift(instruction)[:, :, None, None].chunk(2, 1)
+        y = self.second_norm(prepared * scale + shift).relu()
         return x + y if self.residual else y
 
 
 class Model(nn.Module):
-    """The paper's agent. Memory is one tensor, (B, 2 * memory_dim): the LSTM's h and c side by side."""
+    """The paper's agent. Memory is one tensor, (B, 2 * memory_dim): the LSTM's h and c side by side.
+
+    Weights may be in bf16 (see `babyai.agents.precision`), so each part takes its input in its weights' precision.
+    """
 
     def __init__(self, config: AgentConfig) -> None:
         super().__init__()
         self.config = config
-        self.see = visual_encoder(config)
+        self.see = VisualEncoder(config)
         self.read = (
             AttentiveReader(config.word_dim, config.memory_dim) if config.attention else SentenceReader(config.word_dim)
         )
-        self.films = nn.ModuleList(FiLM(self.read.out_dim, config.residual) for _ in range(2))
+        self.first_film = FiLM(self.read.out_dim, config.residual)
+        self.second_film = FiLM(self.read.out_dim, config.residual)
         extra = NUM_DIRECTIONS * config.direction + (NUM_ACTIONS + 1) * config.last_action
         self.memory = nn.LSTMCell(CHANNELS + extra, config.memory_dim) if config.memory_dim else None
         features = config.memory_dim or CHANNELS + extra
@@ -59,36 +69,38 @@ class Model(nn.Module):
     def forward(self, observation: dict[str, Tensor], memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One step: logits (B, 7), value (B,), memory (B, 2 * memory_dim)."""
         tokens = observation["mission"]
-        words = self.read(tokens)
-        seen = self.see(observation["image"])
-        return self.step(seen, words, tokens, self.extras(observation), memory)
+        seen = self.see(observation["image"])  # (B, 128, H, W)
+        instruction = self.listen(self.read(tokens), tokens, memory)  # (B, D)
+        features = self.look(seen, instruction)  # (B, 128)
+        if (extras := self.extras(observation)) is not None:
+            features = torch.cat([features, extras], 1)
+        if self.memory is not None:
+            h, c = step_lstm(self.memory, features, *memory.chunk(2, 1))
+            features, memory = h, torch.cat([h, c], 1)
+        logits, value = self.decide(features)
+        return logits, value, memory
 
-    def step(
-        self, seen: Tensor, words: Tensor, tokens: Tensor, extras: Tensor | None, memory: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """What must wait for the memory; `seen` and `words` can be had for many steps at once."""
-        features = self.look(seen, words, tokens, memory)
-        return self.decide(features, extras, memory)
-
-    def look(self, seen: Tensor, words: Tensor, tokens: Tensor, memory: Tensor) -> Tensor:
-        """The map, modulated by the instruction and reduced to a vector: (B, 128)."""
+    def listen(self, words: Tensor, tokens: Tensor, memory: Tensor) -> Tensor:
+        """What of the instruction matters now: (B, D)."""
         instruction = words
         if isinstance(self.read, AttentiveReader):
             instruction = self.read.attend(words, tokens, memory)
-        if not self.config.instruction:
-            instruction = torch.zeros_like(instruction)
-        for film in self.films:
-            seen = film(seen, instruction)
-        return seen.amax((2, 3)).relu()
+        instruction = instruction.to(self.dtype)
+        return instruction if self.config.instruction else torch.zeros_like(instruction)
 
-    def decide(self, features: Tensor, extras: Tensor | None, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Remembers, and says what to do and what to expect."""
-        if extras is not None:
-            features = torch.cat([features, extras], 1)
-        if self.memory is not None:
-            h, c = self.memory(features, tuple(memory.chunk(2, 1)))
-            features, memory = h, torch.cat([h, c], 1)
-        return self.actor(features), self.critic(features).squeeze(1), memory
+    def look(self, seen: Tensor, instruction: Tensor) -> Tensor:
+        """The map, modulated by the instruction and reduced to a vector: (B, 128)."""
+        return self.finish_looking(seen, self.first_film.prepare(seen), instruction)
+
+    def finish_looking(self, seen: Tensor, prepared: Tensor, instruction: Tensor) -> Tensor:
+        """The part of `look` that needs the instruction."""
+        seen = self.first_film.modulate(seen, prepared, instruction)
+        return self.second_film(seen, instruction).amax((2, 3)).relu()
+
+    def decide(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (..., 7) and values (...), in float32."""
+        features = features.to(self.dtype)
+        return self.actor(features).float(), self.critic(features).squeeze(-1).float()
 
     def extras(self, observation: dict[str, Tensor]) -> Tensor | None:
         """Heading and last action as one-hot vectors, where the agent is told them."""
@@ -98,11 +110,26 @@ class Model(nn.Module):
         if self.config.last_action:
             # Action -1 stands for none yet.
             parts.append(functional.one_hot(observation["last_action"].long() + 1, NUM_ACTIONS + 1))
-        return torch.cat(parts, 1).float() if parts else None
+        return torch.cat(parts, 1).to(self.dtype) if parts else None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision it computes in."""
+        return self.actor[0].weight.dtype  # pyright: ignore[reportReturnType]
 
     def initial_memory(self, count: int, device: torch.device | str | None = None) -> Tensor:
         """The memory of agents that have seen nothing."""
         return torch.zeros(count, 2 * self.config.memory_dim, device=device)
+
+
+def step_lstm(cell: nn.LSTMCell, features: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """What `cell` does, with h and c in float32 whatever the precision of its weights."""
+    dtype = cell.weight_ih.dtype
+    inputs = functional.linear(features.to(dtype), cell.weight_ih, cell.bias_ih)
+    gates = (inputs + functional.linear(h.to(dtype), cell.weight_hh, cell.bias_hh)).float()
+    enter, forget, candidate, leave = gates.chunk(4, 1)
+    c = forget.sigmoid() * c + enter.sigmoid() * candidate.tanh()
+    return leave.sigmoid() * c.tanh(), c
 
 
 def _initialise(module: nn.Module) -> None:

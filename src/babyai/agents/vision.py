@@ -8,24 +8,28 @@ from babyai.agents.config import AgentConfig
 CHANNELS = 128
 # The original gives each of the three channels of a tile this many rows of one table.
 ROWS_PER_CHANNEL = 147
+# No type, colour or state of a world has a higher number.
+USED_ROWS = 16
 PIXELS_PER_TILE = 8
 
 
 class BagOfWords(nn.Module):
     """Looks up type, colour and state of each tile, and merges the three vectors."""
 
-    offsets: Tensor
+    values: Tensor
 
     def __init__(self, merge: str) -> None:
         super().__init__()
         self.table = nn.Embedding(3 * ROWS_PER_CHANNEL, CHANNELS)
         self.merge = merge
-        self.register_buffer("offsets", torch.arange(3) * ROWS_PER_CHANNEL, persistent=False)
+        self.register_buffer("values", torch.arange(USED_ROWS, dtype=torch.uint8), persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
         """image: (B, 7, 7, 3) -> (B, 128, 7, 7)."""
-        words = self.table(image.long() + self.offsets)  # (B, 7, 7, 3, 128)
-        tiles = words.mean(3) if self.merge == "mean" else words.sum(3)
+        rows = self.table.weight.unflatten(0, (3, ROWS_PER_CHANNEL))[:, :USED_ROWS].flatten(0, 1)  # (48, 128)
+        # A product with zeros and ones, because looking up learns slowly: all tiles would add to the same few rows.
+        chosen = (image[..., None] == self.values).flatten(3).to(rows.dtype)  # (B, 7, 7, 48)
+        tiles = chosen @ rows / (3 if self.merge == "mean" else 1)
         return tiles.permute(0, 3, 1, 2)
 
 
@@ -46,7 +50,7 @@ class RawTiles(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """image: (B, 7, 7, 3) -> (B, 3, 7, 7)."""
-        return image.permute(0, 3, 1, 2).float()
+        return image.permute(0, 3, 1, 2)
 
 
 def tile_encoder(config: AgentConfig) -> tuple[nn.Module, int]:
@@ -58,14 +62,21 @@ def tile_encoder(config: AgentConfig) -> tuple[nn.Module, int]:
     return RawTiles(), 3
 
 
-def visual_encoder(config: AgentConfig) -> nn.Sequential:
-    """Tiles, two convolutions and, in the 1.0 architecture, two rounds of pooling: (B, 128, 7, 7) or (B, 128, 2, 2)."""
-    tiles, channels = tile_encoder(config)
-    pool = nn.Identity() if config.endpool else nn.MaxPool2d(2)
-    # Without pooling the first filter grows from 2 x 2 to 3 x 3, so that the map keeps its size.
-    first = nn.Conv2d(channels, CHANNELS, kernel_size=3 if config.endpool else 2, padding=1)
-    second = nn.Conv2d(CHANNELS, CHANNELS, kernel_size=3, padding=1)
-    return nn.Sequential(
-        *(tiles, first, nn.BatchNorm2d(CHANNELS), nn.ReLU(), pool),
-        *(second, nn.BatchNorm2d(CHANNELS), nn.ReLU(), pool),
-    )
+class VisualEncoder(nn.Module):
+    """Tiles, two convolutions and, in the 1.0 architecture, two rounds of pooling."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        super().__init__()
+        self.tiles, channels = tile_encoder(config)
+        # Without pooling the first filter grows from 2 x 2 to 3 x 3, so that the map keeps its size.
+        self.first = nn.Conv2d(channels, CHANNELS, kernel_size=3 if config.endpool else 2, padding=1)
+        self.first_norm = nn.BatchNorm2d(CHANNELS)
+        self.second = nn.Conv2d(CHANNELS, CHANNELS, kernel_size=3, padding=1)
+        self.second_norm = nn.BatchNorm2d(CHANNELS)
+        self.pool = nn.Identity() if config.endpool else nn.MaxPool2d(2)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """image: (B, 7, 7, 3), or pixels -> (B, 128, 7, 7), or (B, 128, 2, 2) with pooling."""
+        x = self.tiles(image).to(self.first.weight.dtype)
+        x = self.pool(self.first_norm(self.first(x)).relu())
+        return self.pool(self.second_norm(self.second(x)).relu())

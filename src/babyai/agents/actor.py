@@ -1,0 +1,142 @@
+"""Acting: N episodes side by side, their memories kept, from what the worlds show to what the agent does."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from babyai.agents.captured import Captured
+from babyai.agents.device import Precision, find_device
+from babyai.agents.precision import Working
+from babyai.agents.unroll import Steps, Unroller
+
+# Missions are cut to the longest of them, rounded up to this, so that few shapes occur.
+WORDS_AT_A_TIME = 8
+
+
+def longest_mission(missions: np.ndarray) -> int:
+    """How many columns of (M, 72) token ids are in use, rounded up."""
+    used = int(np.count_nonzero(missions.any(0)))
+    return min(missions.shape[1], max(1, -(-used // WORDS_AT_A_TIME)) * WORDS_AT_A_TIME)
+
+
+class Packer:
+    """Takes what N worlds show to the device in one copy: each world's bytes in one row, (N, 2 + L + image)."""
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self.count, self.device = count, device
+        self._words, self._shape = 0, ()
+        self._host = torch.empty(0)
+        self._lanes = torch.arange(count, device=device)[None]
+
+    def pack(self, images: np.ndarray, missions: np.ndarray, directions: np.ndarray, first: np.ndarray) -> Tensor:
+        """The rows, on the device. The copy may still be under way: wait for it before the next call."""
+        if first.any() or not self._words:
+            self._words = max(self._words, longest_mission(missions))
+        self._shape, words = images.shape[1:], self._words
+        width = 2 + words + images[0].size
+        if self._host.shape != (self.count, width):
+            self._host = torch.empty((self.count, width), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+        rows = self._host.numpy()
+        rows[:, 0], rows[:, 1], rows[:, 2 : 2 + words] = first, directions, missions[:, :words]
+        rows[:, 2 + words :] = images.reshape(self.count, -1)
+        return self._host.to(self.device, non_blocking=True)
+
+    def unpack(self, rows: Tensor, last_actions: Tensor) -> Steps:
+        """The rows as one step of N lanes; last_actions: (N,), what was done on the step before."""
+        first, image = rows[:, 0].bool(), rows.shape[1] - int(np.prod(self._shape))
+        return Steps(
+            images=rows[:, image:].reshape(1, self.count, *self._shape),
+            directions=rows[None, :, 1],
+            last_actions=torch.where(first, -1, last_actions)[None],
+            first=first[None],
+            missions=rows[:, 2:image],
+            mission_index=self._lanes,
+        )
+
+
+class Actor:
+    """A model that plays N episodes at once.
+
+    Args:
+        model: On its device already. It acts in the mode it is in; for evaluation that is `model.eval()`.
+        count: N.
+        device: Where the model is.
+        precision: "bf16" computes with a copy of the weights in that precision; see `refresh`.
+        sample: Whether actions are drawn from the policy, rather than its likeliest taken.
+        seed: Decides what is drawn.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        count: int,
+        *,
+        device: str | torch.device = "cpu",
+        precision: Precision = "float32",
+        sample: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.device, self.sample, self.count = find_device(str(device)), sample, count
+        self.memory: Tensor = model.initial_memory(count, self.device)  # pyright: ignore[reportCallIssue]
+        self.last_actions = torch.full((count,), -1, dtype=torch.long, device=self.device)
+        self._generator = np.random.default_rng(seed)
+        self._working = Working(model, precision)
+        self._packer, self._unroll = Packer(count, self.device), Unroller(self._working.model)
+        self._step = Captured(self._decide, lambda: (self.memory, self.last_actions))
+
+    def act(
+        self,
+        images: np.ndarray,
+        missions: np.ndarray,
+        directions: np.ndarray,
+        first: np.ndarray,
+        chances: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The next action of each episode; memories are cleared where one begins.
+
+        Args:
+            images: (N, 7, 7, 3) uint8, or pixels.
+            missions: (N, 72) uint8, token ids.
+            directions: (N,) integers.
+            first: (N,) bool, where an episode begins.
+            chances: (N,) float32 from [0, 1), which decide what is drawn; None: from the actor's own generator.
+
+        Returns:
+            (N,) int64.
+        """
+        inputs = [self._packer.pack(images, missions, directions, first)]
+        if self.sample:
+            if chances is None:
+                chances = self._generator.random(self.count, dtype=np.float32)
+            inputs.append(torch.from_numpy(chances).to(self.device))
+        with torch.no_grad():
+            actions: Tensor = self._step(*inputs)
+        return actions.cpu().numpy()
+
+    def refresh(self) -> None:
+        """Follows weights that have been changed in place."""
+        self._working.refresh()
+
+    def _decide(self, rows: Tensor, *chances: Tensor) -> Tensor:
+        """rows: see `Packer` -> (N,) actions; keeps memory and last action."""
+        logits, _, memory = self._unroll(self._packer.unpack(rows, self.last_actions), self.memory)
+        actions = draw_actions(logits[0], *chances)
+        self.memory.copy_(memory)
+        self.last_actions.copy_(actions)
+        return actions
+
+
+def draw_actions(logits: Tensor, chances: Tensor | None = None) -> Tensor:
+    """The likeliest actions or, given (N,) numbers from [0, 1), actions drawn from the policy: (N,) int64."""
+    if chances is None:
+        return logits.argmax(1)
+    below = logits.softmax(1).cumsum(1) <= chances[:, None]
+    return below.sum(1).clamp(max=logits.shape[1] - 1)
+
+
+def observe_for(model: nn.Module) -> Any:
+    """Whether a model sees pixels: "rgb", or "symbolic"."""
+    config = getattr(model, "config", None)
+    return "rgb" if getattr(config, "pixels", getattr(model, "pixels", False)) else "symbolic"

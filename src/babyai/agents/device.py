@@ -1,0 +1,46 @@
+"""Where a model runs, and in what precision."""
+
+from typing import Literal
+
+import torch
+from torch import nn
+
+Precision = Literal["float32", "bf16"]
+PRECISIONS: tuple[str, ...] = Precision.__args__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def find_device(name: str = "auto") -> torch.device:
+    """The device of that name; "auto" is the GPU, if there is one.
+
+    Raises:
+        ValueError: There is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(
+            f"unknown device {name!r}; there are 'auto', 'cpu', 'cuda' and 'cuda:0', 'cuda:1', ..."
+        ) from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"there is no GPU that torch can use here, so nothing can run on {name!r}; use 'cpu' or 'auto'"
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no {name!r}: this machine has {torch.cuda.device_count()} GPU(s)")
+    return device
+
+
+def find_precision(name: str | None, device: torch.device) -> Precision:
+    """The precision of that name; None is bf16 on a GPU and float32 elsewhere."""
+    if name is None:
+        return "bf16" if device.type == "cuda" else "float32"
+    if name not in PRECISIONS:
+        raise ValueError(f"unknown precision {name!r}; there are {', '.join(PRECISIONS)}")
+    return name  # pyright: ignore[reportReturnType]
+
+
+def place_model(model: nn.Module, device: torch.device) -> nn.Module:
+    """Moves a model to a device, its filters in the layout that convolutions run fastest in."""
+    return model.to(device=device, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]

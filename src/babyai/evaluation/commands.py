@@ -1,0 +1,191 @@
+"""The command `babyai evaluate`. It imports what it needs when it runs."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from babyai.evaluation.evaluate import Evaluation
+    from babyai.evaluation.players import Player
+
+
+def evaluate(
+    who: tyro.conf.Positional[str],
+    *,
+    levels: str,
+    missions: int = 512,
+    first_seed: int = 2 * 10**9,
+    sample: bool = False,
+    seed: int = 0,
+    device: str = "auto",
+    precision: Literal["auto", "float32", "bf16"] = "auto",
+    rules: Literal["paper", "minigrid"] = "paper",
+    worlds: int | None = None,
+    trust: bool = False,
+    json: Path | None = None,
+) -> None:
+    """Measure how often a player succeeds, and set it beside the paper's Table 4.
+
+    Args:
+        who: The folder of an agent or of a run (its best checkpoint plays), or `expert`, `teacher` or `random`.
+        levels: One level, several with commas between, or `all`: the nineteen of the paper.
+        missions: How many of each level; the paper's 512 say little about the difference between 99 % and 100 %.
+        first_seed: Of the first mission. Seeds from 10^9 on are for choosing checkpoints, from 2 * 10^9 on for tests.
+        sample: Draw actions from the agent's policy, rather than take the likeliest.
+        seed: Decides what is drawn.
+        device: Where an agent runs: `auto`, `cpu`, `cuda`, `cuda:1`.
+        precision: `auto` is bf16 on a GPU and float32 elsewhere.
+        rules: The world of the paper, or Minigrid 3.2.0 with its defects.
+        worlds: How many missions are played at once; what suits the player unless told.
+        trust: Run the code of a model of your own, which the agent's folder names.
+        json: Also write the results to this file.
+    """
+    from babyai.demos.commands import _console
+
+    names = _find_levels(levels, rules)
+    if json is not None and not json.absolute().parent.is_dir():
+        raise ValueError(f"the results cannot be written to {json}: there is no folder {json.parent}")
+    player = _find_player(who, device, precision, sample, seed, trust)
+    options = {"missions": missions, "first_seed": first_seed, "worlds": worlds, "rules": rules}
+    results: list[Evaluation] = []
+    try:
+        for result in _play(player, names, options):
+            results.append(result)
+    except KeyboardInterrupt:
+        if not results:
+            sys.exit("babyai: stopped before the first level was through")
+    console = _console()
+    # Long lines are better than columns cut short.
+    console.width = max(console.width, 100)
+    console.print(f"{_describe(who, player)}: {missions:,} missions a level, seeds from {first_seed:,} on\n")
+    console.print(_table(results))
+    console.print("\n" + "\n".join(_verdict(results)))
+    if json is not None:
+        _write(json, who, player, results)
+        console.print(f"\nwritten: {json}")
+    if len(results) < len(names):
+        sys.exit(f"babyai: stopped after {len(results)} of {len(names)} levels")
+
+
+def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterator["Evaluation"]:
+    """Plays one level after the other, and shows how far that is."""
+    from babyai.demos.commands import _progress
+    from babyai.evaluation.evaluate import evaluate as play
+
+    missions = options["missions"]
+    with _progress("evaluating", "missions") as progress:
+        for number, name in enumerate(names):
+
+            def report(done: int, _: int, before: int = number * missions) -> None:
+                progress(before + done, missions * len(names))
+
+            yield play(player, name, **options, progress=report)
+
+
+def _find_levels(levels: str, rules: Any) -> list[str]:
+    """The names of the levels asked for; a wrong one is refused before anything is played."""
+    from babyai.levels.catalogue import PAPER_LEVELS, find_level
+
+    if levels.strip().lower() == "all":
+        return list(PAPER_LEVELS)
+    return [find_level(name.strip(), rules).name for name in levels.split(",")]
+
+
+def _find_player(who: str, device: str, precision: str, sample: bool, seed: int, trust: bool) -> "Player":
+    """Who plays, ready to."""
+    from babyai.evaluation.players import AgentPlayer, ExpertPlayer, RandomPlayer
+
+    if who == "random":
+        return RandomPlayer(seed)
+    if who in ("expert", "teacher"):
+        return ExpertPlayer("teacher" if who == "teacher" else "paper")
+    try:
+        from babyai.agents import Agent
+    except ModuleNotFoundError as error:
+        raise ValueError(str(error)) from None
+    try:
+        model = Agent.load(who, device=device, trust=trust).model
+    except FileNotFoundError as error:
+        raise ValueError(f"{error}; expert, teacher and random need none") from None
+    chosen: Any = None if precision == "auto" else precision
+    return AgentPlayer(model, precision=chosen, sample=sample, seed=seed)
+
+
+def _describe(who: str, player: Any) -> str:
+    """The player in words."""
+    from babyai.evaluation.players import AgentPlayer
+
+    if not isinstance(player, AgentPlayer):
+        return who
+    return f"{who} ({'sampled' if player.sample else 'likeliest'} actions, {player.device}, {player.precision})"
+
+
+def _table(results: "list[Evaluation]") -> Any:
+    """A row a level, the paper's figures at its end."""
+    from rich.table import Table
+
+    from babyai.evaluation.paper import BASELINES
+
+    headings = ("success\n%", "95 % interval\n%", "99 %", "reward", "length", "paper's\nsuccess", "paper's\ndemos")
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("level", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in results:
+        paper = BASELINES.get(result.level)
+        table.add_row(
+            result.level,
+            f"{100 * result.success_rate:.1f}",
+            f"{100 * result.low:.1f} to {100 * result.high:.1f}",
+            _compare(result),
+            f"{result.mean_reward:.3f}",
+            f"{result.mean_length:.1f}",
+            f"{paper.success_11:.1f}" if paper else "",
+            f"{paper.demo_length:.1f}" if paper else "",
+        )
+    return table
+
+
+def _compare(result: "Evaluation") -> str:
+    """Whether the success rate is at least 99 %, as far as the missions can tell."""
+    from babyai.evaluation.statistics import SOLVED
+
+    return "yes" if result.proves(SOLVED) else "no" if result.high < SOLVED else "open"
+
+
+def _verdict(results: "list[Evaluation]") -> list[str]:
+    """What the table proves, and what it would take to prove the rest."""
+    from babyai.evaluation.statistics import missions_needed
+
+    answers = [_compare(result) for result in results]
+    lines = [f"99 %: proven on {answers.count('yes')} of {len(results)} levels, disproven on {answers.count('no')}"]
+    for result, answer in zip(results, answers, strict=True):
+        if answer == "open":
+            needed = missions_needed(result.success_rate)
+            lines.append(
+                f"{result.level}: {result.successes:,} of {result.missions:,} leave it open; "
+                + (f"at this rate it takes about {needed:,} missions to tell" if needed else "no number would tell")
+            )
+    return lines
+
+
+def _write(path: Path, who: str, player: Any, results: "list[Evaluation]") -> None:
+    """Writes the results as JSON."""
+    from json import dumps
+
+    from babyai import __version__
+    from babyai.demos.store import atomic_file
+    from babyai.evaluation.paper import BASELINES
+
+    settings = {name: str(getattr(player, name)) for name in ("device", "precision") if hasattr(player, name)}
+    settings |= {name: getattr(player, name) for name in ("sample", "seed") if hasattr(player, name)}
+    rows = [
+        result.to_dict() | {"paper": paper._asdict() if (paper := BASELINES.get(result.level)) else None}
+        for result in results
+    ]
+    content = {"who": who, **settings, "babyai": __version__, "results": rows}
+    with atomic_file(path) as temporary:
+        temporary.write_text(dumps(content, indent=2) + "\n", encoding="utf-8")

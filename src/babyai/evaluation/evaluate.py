@@ -1,0 +1,158 @@
+"""A player's success over many missions, each with a seed of its own.
+
+Seeds below 10^9 are for training, those from 10^9 on for choosing among checkpoints, and those from 2 * 10^9 on for
+the figure that is reported, which has then been chosen by nothing.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from babyai.engine import Engine, check_seed
+from babyai.evaluation.players import Player, evaluation_mode
+from babyai.evaluation.statistics import SOLVED, wilson_interval
+from babyai.levels.catalogue import Level, Rules
+
+VALIDATION_SEED = 10**9
+TEST_SEED = 2 * 10**9
+MISSIONS = 512
+# More worlds than this do not help a GPU much, and most of them would rest while the last missions end.
+MOST_WORLDS = 512
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a player did on a level. A mission succeeds if it is rewarded."""
+
+    level: str
+    rules: Rules
+    missions: int
+    first_seed: int
+    """Mission k has the seed first_seed + k."""
+    successes: int
+    success_rate: float
+    low: float
+    high: float
+    """The 95 % interval of the success rate (Wilson)."""
+    mean_reward: float
+    std_reward: float
+    mean_length: float
+    std_length: float
+    """Standard deviations are those of the population."""
+    mean_success_length: float | None
+    """The mean length of the missions that succeeded; None if none did."""
+    seconds: float = field(compare=False)
+    rewards: np.ndarray = field(repr=False, compare=False)
+    """(missions,) float64, in the order of seeds."""
+    lengths: np.ndarray = field(repr=False, compare=False)
+    """(missions,) int64."""
+
+    @property
+    def failed_seeds(self) -> np.ndarray:
+        """The seeds of the missions that failed."""
+        return self.first_seed + np.flatnonzero(self.rewards <= 0)
+
+    def proves(self, threshold: float = SOLVED) -> bool:
+        """Whether the whole interval lies at the threshold or above it."""
+        return self.low >= threshold
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the single missions, ready for JSON."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("rewards", "lengths")}
+
+
+def evaluate(
+    player: Player,
+    level: str | Level,
+    *,
+    missions: int = MISSIONS,
+    first_seed: int = TEST_SEED,
+    worlds: int | None = None,
+    rules: Rules = "paper",
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Plays the missions first_seed, first_seed + 1, ... of a level, many side by side.
+
+    How many are played side by side does not matter to the outcome, save for the rounding of a network's numbers.
+
+    Args:
+        player: Who plays; see `babyai.evaluation.players`. A network is in evaluation mode meanwhile.
+        level: The level or its name.
+        missions: How many.
+        first_seed: The seed of the first.
+        worlds: How many are played at once; None: what suits the player.
+        rules: "paper" or "minigrid".
+        progress: Told how many missions are over, and of how many.
+    """
+    if missions < 1 or (worlds is not None and worlds < 1):
+        raise ValueError(f"there must be at least one mission and one world, not {missions} and {worlds}")
+    first_seed = check_seed(first_seed)
+    check_seed(first_seed + missions - 1)
+    begun = time.perf_counter()
+    count = min(missions, worlds or getattr(player, "best_worlds", None) or MOST_WORLDS)
+    engine = Engine(level, count, rules=rules)
+    with evaluation_mode(player):
+        rewards, lengths = _play(player, engine, missions, first_seed, progress)
+    return _summarise(engine.levels[0].name, rules, first_seed, rewards, lengths, time.perf_counter() - begun)
+
+
+def _play(
+    player: Player, engine: Engine, missions: int, first_seed: int, progress: Progress | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The reward and the length of each mission: (missions,) each."""
+    rewards, lengths = np.zeros(missions), np.zeros(missions, dtype=np.int64)
+    step_counts = engine.worlds.view(np.ndarray)["step_count"]
+    playing = np.arange(engine.num_worlds)  # the mission of each world
+    started, finished = engine.num_worlds, 0
+    engine.reset(first_seed + playing)
+    player.begin(engine)
+    first = np.ones(engine.num_worlds, dtype=bool)
+    while finished < missions:
+        engine.step(player.act(engine, first), rest=True)
+        first = np.zeros(engine.num_worlds, dtype=bool)
+        ended = np.flatnonzero(engine.terminated | engine.truncated)
+        if not ended.size:
+            continue
+        # Only the last step of an episode pays.
+        rewards[playing[ended]], lengths[playing[ended]] = engine.rewards[ended], step_counts[ended]
+        finished += ended.size
+        free = ended[: missions - started]
+        if free.size:
+            playing[free] = started + np.arange(free.size)
+            started += free.size
+            first[free] = True
+            engine.reset(first_seed + playing, first)
+        if progress is not None:
+            progress(finished, missions)
+    return rewards, lengths
+
+
+def _summarise(
+    level: str, rules: Rules, first_seed: int, rewards: np.ndarray, lengths: np.ndarray, seconds: float
+) -> Evaluation:
+    won = rewards > 0
+    successes, missions = int(won.sum()), len(rewards)
+    low, high = wilson_interval(successes, missions)
+    return Evaluation(
+        level=level,
+        rules=rules,
+        missions=missions,
+        first_seed=first_seed,
+        successes=successes,
+        success_rate=successes / missions,
+        low=low,
+        high=high,
+        mean_reward=float(rewards.mean()),
+        std_reward=float(rewards.std()),
+        mean_length=float(lengths.mean()),
+        std_length=float(lengths.std()),
+        mean_success_length=float(lengths[won].mean()) if successes else None,
+        seconds=seconds,
+        rewards=rewards,
+        lengths=lengths,
+    )

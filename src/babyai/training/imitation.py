@@ -1,0 +1,220 @@
+"""Imitation, as in appendix C of the paper: do in each state what the demonstration did.
+
+Demonstrations are laid end to end into lanes (see `babyai.demos.replay`); an update is one chunk of T steps of all
+lanes, and there are as many lanes as make it, on average, the frames of the paper's batch.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from babyai.agents.actor import observe_for
+from babyai.agents.unroll import Statistics
+from babyai.demos.collect import collect
+from babyai.demos.replay import Replay
+from babyai.demos.sources import DemoSource, ExpertSource, FileSource
+from babyai.demos.store import DemoFile
+from babyai.training.feed import Feed, page_locked
+from babyai.training.learner import ImitationLearner
+from babyai.training.optimizer import set_learning_rate
+from babyai.training.options import TrainingOptions
+from babyai.training.panel import Panel
+from babyai.training.session import Session, Stop
+
+AHEAD = 3
+
+
+@dataclass(frozen=True)
+class ImitationOptions(TrainingOptions):
+    """Learn from demonstrations (appendix C). Options that are not given follow from the size, as in the paper."""
+
+    demos: int | None = None
+    """How many demonstrations to learn from: those of the seeds 0, 1, 2, ... of each level."""
+    file: str | None = None
+    """A file of demonstrations instead, of which the first `demos` are used (all, unless told)."""
+    endless: bool = False
+    """New demonstrations for ever, none seen twice."""
+    weights: str | None = None
+    """How often each of several levels comes up, as numbers with commas between; equally often unless told."""
+    epochs: int = 200
+    """At most so many."""
+    patience: int = 100
+    """Stop after so many validations without a better one."""
+    max_minutes: float | None = None
+    """Stop after so many minutes; `--resume` goes on."""
+    batch: int | None = None
+    """An update sees, on average, the frames of so many demonstrations: 256 (small) or 128 (big)."""
+    recurrence: int | None = None
+    """Over how many steps gradients flow back: 20 (small) or 80 (big)."""
+    epoch_demos: int | None = None
+    """How many make an epoch, after which the agent is validated: 25 600 (small), 102 400 (big; code 51 200)."""
+    learning_rate: float | None = None
+    """Adam's: 1e-4 (small) or 5e-5 (big)."""
+    decay: float = 0.9
+    """The rate is multiplied by this every 100 epochs (the authors' code)."""
+    entropy: float | None = None
+    """What an undecided policy is worth: 0.01 (big), 0 (small; code 0.01)."""
+    statistics: Statistics | None = None
+    """What batch norm averages over: the whole chunk, or one time step (code)."""
+    threads: int | None = None
+    """How many threads make demonstrations and replay them; one for each processor but two, unless told."""
+
+    def __post_init__(self) -> None:
+        if (self.demos is None and self.file is None) != self.endless:
+            raise ValueError("say what to learn from: --demos N, --file FILE, or --endless")
+
+    def resolve(self) -> "Resolved":
+        """The numbers that follow from size and protocol, where none were given."""
+        big, code = self.size == "big", self.protocol == "code"
+        return Resolved(
+            batch=self.batch or (128 if big else 256),
+            recurrence=self.recurrence or (80 if big else 20),
+            epoch_demos=self.epoch_demos or ((51_200 if code else 102_400) if big else 25_600),
+            learning_rate=self.learning_rate or (5e-5 if big else 1e-4),
+            entropy=self.entropy if self.entropy is not None else (0.01 if big or code else 0.0),
+            statistics=self.statistics or ("step" if code else "chunk"),
+        )
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The protocol's numbers."""
+
+    batch: int
+    recurrence: int
+    epoch_demos: int
+    learning_rate: float
+    entropy: float
+    statistics: Statistics
+
+    @property
+    def updates(self) -> int:
+        """How many updates an epoch has."""
+        return max(1, self.epoch_demos // self.batch)
+
+
+def train(options: ImitationOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False) -> Session:
+    """Trains until the epochs or the patience are over; the run's folder has everything, and a closed session is given.
+
+    Args:
+        options: What was asked for.
+        panel: Where to show it, and as which line, if several runs go side by side.
+        stop: Asked after each epoch whether to stop early; the run can be resumed.
+    """
+    protocol = options.resolve()
+    with Session(options, "imitation", options.epochs * protocol.epoch_demos, "demos", panel) as session:
+        source = open_source(options, session)
+        replay, feed, learner = prepare(options, protocol, source, session)
+        try:
+            learn(options, protocol, session, replay, feed, learner, stop)
+        finally:
+            replay.close()
+    return session
+
+
+def learn(
+    options: ImitationOptions,
+    protocol: Resolved,
+    session: Session,
+    replay: Any,
+    feed: Feed,
+    learner: ImitationLearner,
+    stop: Stop,
+) -> None:
+    """Epoch after epoch: learn, validate, keep."""
+    epoch, demos, begun = 0, 0, time.monotonic()
+    if (kept := session.restore(learner.optimizer)) is not None:
+        tensors, state = kept
+        learner.load_tensors(tensors)
+        replay.load_state_dict(state["replay"])
+        epoch, demos = state["epoch"], state["demos"]
+    frames_an_epoch = protocol.updates * learner.memory.shape[0] * protocol.recurrence
+    finished = False
+    while not finished:
+        set_learning_rate(learner.optimizer, protocol.learning_rate * options.decay ** (epoch // 100))
+        started, before = time.perf_counter(), feed.begun
+        for _ in range(protocol.updates):
+            learner.learn(next(feed))
+        measures = learner.measures()
+        seconds = time.perf_counter() - started
+        epoch, demos = epoch + 1, demos + feed.begun - before
+
+        results = session.validate(fresh=True)
+        success = sum(result.success_rate for result in results.values()) / len(results)
+        best = session.is_best(success)
+        row = {"epoch": epoch, "demos": demos, "frames": epoch * frames_an_epoch, "success": success, **measures}
+        row |= {"frames_per_second": frames_an_epoch / seconds, "seconds": seconds}
+        row |= {"validation_seconds": sum(result.seconds for result in results.values())}
+        row |= {"levels": {level: result.to_dict() for level, result in results.items()}}
+        session.show(epoch * protocol.epoch_demos, row)
+
+        late = options.max_minutes is not None and time.monotonic() - begun > 60 * options.max_minutes
+        finished = epoch >= options.epochs or session.since_best > options.patience
+        finished = finished or late or session.run.interrupted or stop()
+        state = {"epoch": epoch, "demos": demos, "replay": replay.state_dict()}
+        session.save(epoch, learner.optimizer, learner.tensors(), state, best=best, now=finished)
+
+
+def prepare(
+    options: ImitationOptions, protocol: Resolved, source: DemoSource, session: Session
+) -> tuple[Replay, Feed, ImitationLearner]:
+    """Replay, feed and learner for a source of demonstrations."""
+    lanes = max(1, round(protocol.batch * mean_length(source) / protocol.recurrence))
+    kind, on_gpu = observe_for(session.model), session.device.type == "cuda"
+    replay = Replay(
+        source,
+        steps=protocol.recurrence,
+        lanes=lanes,
+        kind=kind,
+        threads=2 if on_gpu and lanes * protocol.recurrence > 4096 else 1,
+        ahead=AHEAD,
+        buffers=page_locked(AHEAD + 1, protocol.recurrence, lanes, kind) if on_gpu else None,
+    )
+    learner = ImitationLearner(
+        session.model,
+        lanes,
+        learning_rate=protocol.learning_rate,
+        entropy=protocol.entropy,
+        statistics=protocol.statistics,
+        precision=session.precision,
+        fast=options.fast,
+    )
+    return replay, Feed(replay, session.device), learner
+
+
+def open_source(options: ImitationOptions, session: Session) -> DemoSource:
+    """The demonstrations that were asked for; those of N seeds are collected into the run's folder."""
+    names, threads = options.level_names, options.threads or max(1, (os.cpu_count() or 1) - 2)
+    shares = [float(share) for share in options.weights.split(",")] if options.weights else None
+    if shares is not None and len(shares) != len(names):
+        raise ValueError(f"there are {len(shares)} weights for {len(names)} levels")
+    weights = dict(zip(names, shares, strict=True)) if shares else None
+    if options.endless:
+        return ExpertSource(weights or names, rules=options.rules, seed=options.seed, threads=threads)
+    if options.file is not None:
+        check_file(options, names)
+        return FileSource(options.file, seed=options.seed, demos=options.demos, weights=weights)
+    assert options.demos is not None
+    path = session.folder / "demos.parquet"
+    collect(names, options.demos, 0, path, rules=options.rules, threads=threads)
+    return FileSource(path, seed=options.seed, weights=weights)
+
+
+def check_file(options: ImitationOptions, names: list[str]) -> None:
+    """Refuses a file whose demonstrations are of other levels or rules than asked for, or of reserved seeds."""
+    with DemoFile(options.file or "") as file:
+        if file.rules != options.rules:
+            raise ValueError(f"{options.file} is of rules {file.rules!r}; say --rules {file.rules}")
+        if sorted(file.levels) != sorted(names):
+            raise ValueError(f"{options.file} holds {', '.join(file.levels)}; say --levels {','.join(file.levels)}")
+
+
+def mean_length(source: DemoSource) -> float:
+    """How many steps a demonstration has, on average."""
+    if isinstance(source, FileSource):
+        return float(source.demos.lengths.mean())
+    state = source.state()
+    lengths = source.take(512).lengths
+    source.load(state)
+    return float(lengths.mean())

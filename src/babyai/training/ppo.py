@@ -1,0 +1,345 @@
+"""Proximal policy optimisation with memory, as in appendix B of the paper and, where it is silent, the authors' code.
+
+64 worlds play 40 steps each; the 2 560 frames are learnt from in 4 epochs of two minibatches, in pieces of 20 steps.
+"""
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from babyai.agents.captured import Captured
+from babyai.agents.device import Precision
+from babyai.agents.precision import Working
+from babyai.agents.unroll import Statistics, Steps, Unroller
+from babyai.engine import Engine
+from babyai.evaluation.statistics import centred_sample_efficiency
+from babyai.training.feed import pad_missions
+from babyai.training.optimizer import descend, learning_state, make_adam
+from babyai.training.options import TrainingOptions
+from babyai.training.panel import Panel
+from babyai.training.rollout import Collector, Rollout
+from babyai.training.session import Session, Stop
+
+MEASURES = ("policy_loss", "value_loss", "entropy", "value", "gradient_norm")
+# The authors write a row of results every so many updates, and smooth over so many rows.
+UPDATES_A_ROW = 10
+WINDOW, SHORT_WINDOW = 100, 10
+RECENT_EPISODES = 1000
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """The numbers of appendix B; those that the paper does not give are the authors' code's."""
+
+    worlds: int = 64
+    """How many worlds are played side by side."""
+    steps: int = 40
+    """How many steps each of them plays between updates."""
+    recurrence: int = 20
+    """Over how many steps gradients flow back; the memory before them is the one the agent had."""
+    minibatches: int = 2
+    """Into how many parts each epoch divides the frames (1 280 frames each in the paper)."""
+    epochs: int = 4
+    """How often each frame is learnt from."""
+    learning_rate: float = 1e-4
+    """Adam's; 5e-5 in the paper's second table of visual representations."""
+    discount: float = 0.99
+    """Gamma."""
+    gae_lambda: float = 0.99
+    """Lambda of generalised advantage estimation."""
+    clip: float = 0.2
+    """How far policy and value may move from those that acted."""
+    value_weight: float = 0.5
+    """The value loss in the sum."""
+    entropy: float = 0.01
+    """What an undecided policy is worth."""
+    reward_scale: float = 20.0
+    """Rewards are multiplied by this before learning; it is in the authors' code only."""
+    max_gradient: float = 0.5
+    """Gradients longer than this are cut to it."""
+
+    def __post_init__(self) -> None:
+        if self.steps % self.recurrence:
+            raise ValueError(f"recurrence {self.recurrence} does not divide the {self.steps} steps between updates")
+        if self.pieces % self.minibatches:
+            raise ValueError(f"{self.minibatches} minibatches do not divide the {self.pieces} pieces of a rollout")
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of `recurrence` steps a rollout consists of."""
+        return self.worlds * (self.steps // self.recurrence)
+
+    @property
+    def frames_an_update(self) -> int:
+        """How many frames are played between updates."""
+        return self.worlds * self.steps
+
+
+def estimate_advantages(rollout: Rollout, settings: PPOSettings) -> np.ndarray:
+    """Generalised advantage estimates, (T, N); an episode's end is its end, also when its time ran out."""
+    rewards, going_on = settings.reward_scale * rollout.rewards, (~rollout.ended).astype(np.float32)
+    advantages = np.empty_like(rewards)
+    later = np.zeros(rewards.shape[1], dtype=np.float32)
+    for step in reversed(range(len(rewards))):
+        surprise = rewards[step] + settings.discount * going_on[step] * rollout.values[step + 1] - rollout.values[step]
+        later = surprise + settings.discount * settings.gae_lambda * going_on[step] * later
+        advantages[step] = later
+    return advantages
+
+
+class PPO:
+    """A model, the worlds it acts in, and its optimizer.
+
+    Args:
+        model: On its device already.
+        engine: `settings.worlds` worlds, reset once already.
+        settings: The algorithm's numbers.
+        seed: Decides which actions are drawn and how minibatches are mixed.
+        statistics: See `Unroller`.
+        precision: "float32", or "bf16" with weights in float32.
+        fast: Compile and record on a GPU.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        engine: Engine,
+        settings: PPOSettings,
+        *,
+        seed: int = 0,
+        statistics: Statistics = "chunk",
+        precision: Precision = "float32",
+        fast: bool = True,
+    ) -> None:
+        self.model, self.working, self.settings = model, Working(model, precision), settings
+        self.device = next(model.parameters()).device
+        # The authors leave batch norm in training mode while acting: it averages over the worlds of that step.
+        model.train()
+        self.collector = Collector(
+            self.working.model, engine, settings.steps, settings.recurrence, seed=seed, fast=fast
+        )
+        self.generator = np.random.default_rng([seed, 1])
+        self.optimizer = make_adam(model, settings.learning_rate)
+        self.totals = torch.zeros(1 + len(MEASURES), dtype=torch.float64, device=self.device)
+        on_gpu = fast and self.device.type == "cuda"
+        self._unroll = Unroller(self.working.model, statistics, compiled=on_gpu)
+        self._learn = Captured(self._learn_all, self._changes, enabled=on_gpu)
+        self._words = 0
+
+    def update(self) -> Rollout:
+        """Plays and learns once; returns what was played."""
+        rollout = self.collector.collect()
+        advantages = estimate_advantages(rollout, self.settings)
+        chunk = rollout.chunk
+        missions, index, self._words = pad_missions(chunk, self._words)
+        arrays = [chunk.images, chunk.directions, rollout.last_actions, chunk.first, index, chunk.actions]
+        arrays += [rollout.log_chances, rollout.values[:-1], advantages]
+        pieces = [torch.from_numpy(self._cut(array)).to(self.device) for array in arrays]
+        orders = torch.from_numpy(self._mix()).to(self.device)
+        memories = torch.cat(rollout.memories)  # (P, D)
+        self._learn(orders, torch.from_numpy(missions).to(self.device)[:, : self._words], memories, *pieces)
+        return rollout
+
+    def measures(self) -> dict[str, float]:
+        """Means over the minibatches since the last call; waits for the device."""
+        count, *sums = self.totals.tolist()
+        self.totals.zero_()
+        return {name: total / max(1.0, count) for name, total in zip(MEASURES, sums, strict=True)}
+
+    def _cut(self, array: np.ndarray) -> np.ndarray:
+        """(T, N, ...) -> (R, P, ...): pieces of R steps side by side, those of the first R steps first."""
+        steps, worlds, *rest = array.shape
+        length = self.settings.recurrence
+        pieces = array.reshape(steps // length, length, worlds, *rest).swapaxes(0, 1)
+        return np.ascontiguousarray(pieces).reshape(length, -1, *rest)
+
+    def _mix(self) -> np.ndarray:
+        """(epochs * minibatches, pieces of a minibatch): which pieces each step of Adam learns from."""
+        settings = self.settings
+        orders = [self.generator.permutation(settings.pieces) for _ in range(settings.epochs)]
+        return np.stack(orders).reshape(settings.epochs * settings.minibatches, -1)
+
+    def _learn_all(self, orders: Tensor, missions: Tensor, memories: Tensor, *pieces: Tensor) -> None:
+        for order in orders.unbind(0):
+            self._learn_from(missions, memories[order], *(piece[:, order] for piece in pieces))
+
+    def _learn_from(self, missions: Tensor, memories: Tensor, *pieces: Tensor) -> None:
+        """One step of Adam on one minibatch; all of `pieces` are (R, B, ...)."""
+        settings, clip = self.settings, self.settings.clip
+        images, directions, last_actions, first, index, actions, old_log_chances, old_values, advantages = pieces
+        steps = Steps(images, directions, last_actions, first, missions, index)
+        logits, values, _ = self._unroll(steps, memories)
+        all_log_chances = logits.log_softmax(2)
+        entropy = -(all_log_chances.exp() * all_log_chances).sum(2).mean()
+
+        ratio = (all_log_chances.gather(2, actions[..., None].long())[..., 0] - old_log_chances).exp()
+        policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+        returns = old_values + advantages
+        clipped = old_values + (values - old_values).clamp(-clip, clip)
+        value_loss = torch.max((values - returns) ** 2, (clipped - returns) ** 2).mean()
+
+        loss = policy_loss + settings.value_weight * value_loss - settings.entropy * entropy
+        norm = descend(loss, self.working, self.optimizer, settings.max_gradient)
+        with torch.no_grad():
+            measured = [torch.ones_like(loss), policy_loss, value_loss, entropy, values.mean(), norm]
+            self.totals += torch.stack(measured)
+
+    def _changes(self) -> list[Tensor]:
+        return [*learning_state(self.working, self.optimizer), self.totals]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What has to be kept beside model and optimizer to go on later."""
+        worlds = np.frombuffer(self.collector.engine.worlds.tobytes(), dtype=np.uint8)
+        return {**self.collector.tensors(), "worlds": torch.from_numpy(worlds.copy())}
+
+    def state(self) -> dict[str, Any]:
+        """The rest of it, in the types of JSON."""
+        return {"acting": self.collector.state(), "mixing": self.generator.bit_generator.state}
+
+    def load(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Goes on where another one was, with the weights that the model has now."""
+        engine = self.collector.engine
+        for index, world in enumerate(tensors["worlds"].numpy().reshape(engine.num_worlds, -1)):
+            engine.restore(index, world.tobytes())
+        self.collector.load(tensors, state["acting"])
+        self.generator.bit_generator.state = state["mixing"]
+        self.working.refresh()
+
+
+# ------------------------------------------------------------ runs
+
+
+@dataclass(frozen=True)
+class PPOOptions(TrainingOptions, PPOSettings):
+    """Learn from reward (appendix B)."""
+
+    frames: int = 50_000_000
+    """At most so many."""
+    statistics: Statistics | None = None
+    """What batch norm averages over when learning: the whole chunk, or one time step (code)."""
+    validate_every: int = 50
+    """Updates between validations, which play the same missions each time; 0: none."""
+    window: int | None = None
+    """Rows over which success is smoothed to find the sample efficiency: 100, or 10 for GoToRedBallGrey."""
+    stop_when_known: bool = True
+    """Stop as soon as both sample efficiencies are known."""
+    max_minutes: float | None = None
+    """Stop after so many minutes; `--resume` goes on."""
+
+
+class SampleEfficiency:
+    """How many episodes it took to succeed in 99 %, counted in both ways.
+
+    Attributes:
+        centred: As the authors do: the first row about which the mean of `window` rows reaches 99 %.
+        trailing: The first time that of the last 1 000 finished episodes 99 % succeeded.
+    """
+
+    def __init__(self, window: int, worlds: int) -> None:
+        self.window, self.worlds = window, worlds
+        self.episodes = 0
+        self.centred: float | None = None
+        self.trailing: int | None = None
+        self.rates: list[float] = []
+        self.counts: list[int] = []
+        # The authors' list of returns begins with a zero for each world.
+        self.latest = [0.0] * worlds
+        self.recent: deque[bool] = deque(maxlen=RECENT_EPISODES)
+
+    def add(self, returns: list[float]) -> None:
+        """Counts the episodes that ended in one update."""
+        self.latest = (self.latest + returns)[-max(len(returns), self.worlds) :]
+        for value in returns:
+            self.episodes += 1
+            self.recent.append(value > 0)
+            full = len(self.recent) == RECENT_EPISODES
+            if self.trailing is None and full and sum(self.recent) >= 0.99 * RECENT_EPISODES:
+                self.trailing = self.episodes
+
+    def close_row(self) -> float:
+        """The success rate of a row of results; looks whether the centred figure is known now."""
+        rate = sum(value > 0 for value in self.latest) / len(self.latest)
+        self.rates.append(rate)
+        self.counts.append(self.episodes)
+        if self.centred is None:
+            recent = slice(max(0, len(self.rates) - self.window), None)
+            self.centred = centred_sample_efficiency(self.rates[recent], self.counts[recent], self.window)
+        return rate
+
+    @property
+    def known(self) -> bool:
+        """Whether both figures are."""
+        return self.centred is not None and self.trailing is not None
+
+    def state(self) -> dict[str, Any]:
+        """All of it, in the types of JSON."""
+        return {name: list(value) if isinstance(value, deque) else value for name, value in vars(self).items()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Goes on counting."""
+        vars(self).update(state | {"recent": deque(state["recent"], maxlen=RECENT_EPISODES)})
+
+
+def train(options: PPOOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False) -> Session:
+    """Trains until the frames are over or the sample efficiency is known; the run's folder has everything.
+
+    Args:
+        options: What was asked for.
+        panel: Where to show it, and as which line, if several runs go side by side.
+        stop: Asked after each row whether to stop early; the run can be resumed.
+    """
+    with Session(options, "ppo", options.frames, "frames", panel) as session:
+        engine = Engine(options.level_names, options.worlds, rules=options.rules)
+        engine.reset(100 * options.seed)
+        statistics = options.statistics or ("step" if options.protocol == "code" else "chunk")
+        common = {"seed": options.seed, "precision": session.precision, "fast": options.fast}
+        ppo = PPO(session.model, engine, options, statistics=statistics, **common)
+        window = options.window or (SHORT_WINDOW if options.levels == "GoToRedBallGrey" else WINDOW)
+        learn(options, session, ppo, SampleEfficiency(window, options.worlds), stop)
+    return session
+
+
+def learn(options: PPOOptions, session: Session, ppo: PPO, efficiency: SampleEfficiency, stop: Stop) -> None:
+    """Row after row of ten updates: play, learn, count, keep."""
+    update, begun = 0, time.monotonic()
+    if (kept := session.restore(ppo.optimizer)) is not None:
+        tensors, state = kept
+        ppo.load(tensors, state["ppo"])
+        efficiency.load(state["efficiency"])
+        update = state["update"]
+    finished = False
+    while not finished:
+        started, lengths, returns = time.perf_counter(), [], []
+        for _ in range(UPDATES_A_ROW):
+            rollout = ppo.update()
+            efficiency.add(rollout.returns)
+            returns += rollout.returns
+            lengths += rollout.lengths
+        measures = ppo.measures()
+        seconds = time.perf_counter() - started
+        update += UPDATES_A_ROW
+        frames = update * options.frames_an_update
+
+        row = {"update": update, "frames": frames, "episodes": efficiency.episodes, "success": efficiency.close_row()}
+        row |= {"return": float(np.mean(returns or [0.0])), "length": float(np.mean(lengths or [0.0])), **measures}
+        row |= {"frames_per_second": UPDATES_A_ROW * options.frames_an_update / seconds, "seconds": seconds}
+        row |= {"sample_efficiency": {"centred": efficiency.centred, "trailing": efficiency.trailing}}
+        best = False
+        if options.validate_every and update % options.validate_every < UPDATES_A_ROW:
+            results = session.validate(fresh=False)
+            success = float(np.mean([result.success_rate for result in results.values()]))
+            best = session.is_best(success)
+            row |= {"validation": success, "levels": {level: result.to_dict() for level, result in results.items()}}
+        session.show(frames, row)
+
+        late = options.max_minutes is not None and time.monotonic() - begun > 60 * options.max_minutes
+        finished = frames >= options.frames or (options.stop_when_known and efficiency.known)
+        finished = finished or late or session.run.interrupted or stop()
+        state = {"update": update, "ppo": ppo.state(), "efficiency": efficiency.state()}
+        session.save(update, ppo.optimizer, ppo.tensors(), state, best=best, now=finished)

@@ -1,0 +1,175 @@
+"""What an agent lived through: T steps in N worlds, as the chunk that learning eats, and what came of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from babyai.agents.actor import Packer, draw_actions, observe_for
+from babyai.agents.captured import Captured
+from babyai.agents.unroll import Unroller
+from babyai.demos.replay import TILE_PIXELS, Chunk
+from babyai.engine import Engine
+from babyai.render.blit import blit_views, view_tiles
+
+
+@dataclass
+class Rollout:
+    """T steps in N worlds.
+
+    Attributes:
+        chunk: What was seen, told and done.
+        last_actions: (T, N) int8, what was done on the step before; -1 where an episode begins.
+        rewards: (T, N) float32, as the world gave them.
+        ended: (T, N) bool, where the step was an episode's last.
+        values: (T + 1, N) float32, what the critic expected before each step, and after the last one.
+        log_chances: (T, N) float32, of the actions that were done.
+        memories: Every so many steps, the (N, D) memory before the step.
+        returns, lengths: Of the episodes that ended, in the order of time.
+    """
+
+    chunk: Chunk
+    last_actions: np.ndarray
+    rewards: np.ndarray
+    ended: np.ndarray
+    values: np.ndarray
+    log_chances: np.ndarray
+    memories: list[Tensor]
+    returns: list[float]
+    lengths: list[int]
+
+
+class Collector:
+    """A model that acts in the worlds of an engine, drawing its actions, and remembers all of it.
+
+    Args:
+        model: On its device; it acts in the mode it is in.
+        engine: Worlds, reset once already.
+        steps: T.
+        recurrence: How often memories are kept.
+        seed: Decides what is drawn.
+        fast: Compile and record on a GPU.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        engine: Engine,
+        steps: int,
+        recurrence: int,
+        *,
+        seed: int = 0,
+        fast: bool = True,
+    ) -> None:
+        self.model, self.engine, self.steps, self.recurrence = model, engine, steps, recurrence
+        self.device = next(model.parameters()).device
+        count, on_gpu = engine.num_worlds, fast and self.device.type == "cuda"
+        self.memory: Tensor = model.initial_memory(count, self.device)  # pyright: ignore[reportCallIssue]
+        self.last_actions = torch.full((count,), -1, dtype=torch.long, device=self.device)
+        self.first = np.ones(count, dtype=bool)
+        self.generator = np.random.default_rng(seed)
+        self._before = np.full(count, -1)
+        self._episode = np.zeros(count), np.zeros(count, dtype=np.int64)
+        self._packer, self._unroll = Packer(count, self.device), Unroller(model, compiled=on_gpu)
+        self._act = Captured(self._decide, self._changes, enabled=on_gpu)
+        self._pixels = observe_for(model) == "rgb"
+        side = engine.view_size * TILE_PIXELS
+        self._frames = np.empty((count, side, side, 3), dtype=np.uint8) if self._pixels else engine.images
+
+    def collect(self) -> Rollout:
+        """Plays T steps."""
+        steps, count = self.steps, self.engine.num_worlds
+        rollout = Rollout(
+            chunk=Chunk.empty(steps, count, self.engine.view_size, "rgb" if self._pixels else "symbolic"),
+            last_actions=np.empty((steps, count), dtype=np.int8),
+            rewards=np.empty((steps, count), dtype=np.float32),
+            ended=np.empty((steps, count), dtype=bool),
+            values=np.empty((steps + 1, count), dtype=np.float32),
+            log_chances=np.empty((steps, count), dtype=np.float32),
+            memories=[],
+            returns=[],
+            lengths=[],
+        )
+        chances = torch.from_numpy(self.generator.random((steps + 1, count), dtype=np.float32)).to(self.device)
+        numbers = np.arange(count)
+        chunk = rollout.chunk
+        chunk.count = count
+        chunk.mission_table[:count] = self.engine.missions
+        with torch.no_grad():
+            for step in range(steps):
+                if step % self.recurrence == 0:
+                    rollout.memories.append(self.memory.clone())
+                self._step(rollout, step, numbers, chances[step])
+            # What the critic expects after the last step; the agent sees that again when it goes on.
+            before = self.memory.clone(), self.last_actions.clone()
+            rollout.values[steps] = self._decide_now(chances[steps])[1]
+            self.memory.copy_(before[0])
+            self.last_actions.copy_(before[1])
+        return rollout
+
+    def _step(self, rollout: Rollout, step: int, numbers: np.ndarray, chances: Tensor) -> None:
+        engine, chunk = self.engine, rollout.chunk
+        actions, values, log_chances = self._decide_now(chances)
+        chunk.images[step], chunk.directions[step], chunk.first[step] = self._frames, engine.directions, self.first
+        chunk.actions[step], chunk.mission_index[step] = actions, numbers
+        rollout.last_actions[step] = np.where(self.first, -1, self._before)
+        self._before = actions
+        rollout.values[step], rollout.log_chances[step] = values, log_chances
+        engine.step(actions.astype(np.int64))
+        rollout.rewards[step] = engine.rewards
+        returns, lengths = self._episode
+        returns += engine.rewards
+        lengths += 1
+        self.first = rollout.ended[step] = engine.reset_over()
+        over = np.flatnonzero(self.first)
+        if len(over):
+            rollout.returns += returns[over].tolist()
+            rollout.lengths += lengths[over].tolist()
+            returns[over], lengths[over] = 0, 0
+            if step + 1 < self.steps:
+                numbers[over] = np.arange(chunk.count, chunk.count + len(over))
+                chunk.mission_table[numbers[over]] = engine.missions[over]
+                chunk.count += len(over)
+
+    def _decide_now(self, chances: Tensor) -> np.ndarray:
+        """(3, N): actions, values, log chances."""
+        engine = self.engine
+        if self._pixels:
+            blit_views(engine.images, *view_tiles(TILE_PIXELS), self._frames, 0, engine.num_worlds)
+        rows = self._packer.pack(self._frames, engine.missions, engine.directions, self.first)
+        return self._act(rows, chances).cpu().numpy()
+
+    def _decide(self, rows: Tensor, chances: Tensor) -> Tensor:
+        logits, values, memory = self._unroll(self._packer.unpack(rows, self.last_actions), self.memory)
+        actions = draw_actions(logits[0], chances)
+        self.memory.copy_(memory)
+        self.last_actions.copy_(actions)
+        log_chances = logits[0].log_softmax(1).gather(1, actions[:, None])[:, 0]
+        return torch.stack([actions.float(), values[0], log_chances])
+
+    def _changes(self) -> list[Tensor]:
+        return [self.memory, self.last_actions, *self.model.buffers()]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What has to be kept, beside the worlds and `state`, to go on later."""
+        return {"acting.memory": self.memory, "acting.last_actions": self.last_actions}
+
+    def state(self) -> dict[str, Any]:
+        """The rest of it, in the types of JSON."""
+        returns, lengths = self._episode
+        return {
+            "generator": self.generator.bit_generator.state,
+            "first": self.first.tolist(),
+            "returns": returns.tolist(),
+            "lengths": lengths.tolist(),
+        }
+
+    def load(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Goes on where another collector was; the worlds are restored by the caller."""
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self.generator.bit_generator.state = state["generator"]
+        self.first, self._before = np.array(state["first"], dtype=bool), tensors["acting.last_actions"].numpy()
+        self._episode = np.array(state["returns"], dtype=float), np.array(state["lengths"], dtype=np.int64)

@@ -1,0 +1,131 @@
+"""What every training does around its learning: begin or resume, validate, keep the best, show, save, stop."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from babyai.agents.checkpoint import fit_tensors, load_tensors, load_weights, write_model
+from babyai.agents.custom import build_model
+from babyai.agents.device import Precision, find_device, find_precision, place_model
+from babyai.evaluation.evaluate import VALIDATION_SEED, Evaluation, evaluate
+from babyai.evaluation.players import AgentPlayer
+from babyai.training.options import MAY_DIFFER, TrainingOptions
+from babyai.training.panel import Panel
+from babyai.training.run import Kind, Run
+from babyai.training.state import load_optimizer_tensors, optimizer_tensors
+
+
+class Session:
+    """A run under way: its folder, its model on its device, and the best it has been.
+
+    Args:
+        options: What was asked for.
+        kind: What kind of training it is.
+        total: How much there is to do, in `unit`.
+        unit: "demos" or "frames".
+        panel: Where to show it, and as which of several runs side by side; None: a panel of its own.
+    """
+
+    def __init__(
+        self, options: TrainingOptions, kind: Kind, total: float, unit: Any, panel: tuple[Panel, int] | None = None
+    ) -> None:
+        self.options, self.agent = options, options.agent_config()
+        self.device = find_device(options.device)
+        self.precision: Precision = find_precision(
+            None if options.precision == "auto" else options.precision, self.device
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(options.seed)
+            model = build_model(self.agent)
+        if options.init_from is not None and not options.resume:
+            load_weights(model, options.init_from)
+        self.model: nn.Module = place_model(model, self.device)
+        self.best_success, self.validations, self.since_best = -1.0, 0, 0
+        self._player = AgentPlayer(self.model, precision=self.precision)
+        self._stack, self._total, self._saved = ExitStack(), total, time.monotonic()
+        folder = options.run_folder(kind)
+        config, flags = asdict(options), {"tensorboard": options.tensorboard}
+        self.run = self._stack.enter_context(
+            Run.resume(folder, config, kind=kind, may_differ=MAY_DIFFER, **flags)
+            if options.resume
+            else Run.create(folder, config, kind, **flags)
+        )
+        self._stack.enter_context(self.run.catching_interrupts())
+        self._panel, self._line = panel or (Panel(total, unit, f"{kind} {options.levels}", quiet=options.quiet), 0)
+        if panel is None:
+            self._stack.enter_context(self._panel)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.run.folder
+
+    def restore(self, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Brings model and optimizer to where the run was; gives the rest that was kept, or None in a new run."""
+        kept = self.run.latest()
+        if kept is None:
+            return None
+        folder, tensors, state = kept
+        fit_tensors(self.model, load_tensors(folder, dtype="float32"), f"the checkpoint at {folder}")
+        load_optimizer_tensors(optimizer, self.model, tensors)
+        self.best_success, self.validations, self.since_best = state["session"]
+        return tensors, state
+
+    def validate(self, *, fresh: bool) -> dict[str, Evaluation]:
+        """Plays the validation missions of each level, new ones each time if `fresh`; and counts since the best."""
+        missions = self.options.validation_missions
+        first = VALIDATION_SEED + (self.validations * missions if fresh else 0)
+        results = {
+            level: evaluate(self._player, level, missions=missions, first_seed=first, rules=self.options.rules)
+            for level in self.options.level_names
+        }
+        self.validations += 1
+        return results
+
+    def is_best(self, success: float) -> bool:
+        """Whether the agent has never been better; counts the validations since it was."""
+        better = success > self.best_success
+        self.best_success, self.since_best = max(success, self.best_success), 0 if better else self.since_best + 1
+        return better
+
+    def show(self, done: float, row: dict[str, Any]) -> None:
+        """Keeps a row, and shows it."""
+        self.run.log(row)
+        self._panel.update(min(done, self._total), row, run=self._line)
+
+    def save(
+        self,
+        number: int,
+        optimizer: torch.optim.Optimizer,
+        tensors: dict[str, Tensor],
+        state: dict[str, Any],
+        *,
+        best: bool = False,
+        now: bool = False,
+    ) -> None:
+        """Writes a checkpoint if the agent is at its best, or it is time to."""
+        if not (best or now) and time.monotonic() - self._saved < self.options.save_seconds:
+            return
+        self.run.save(
+            number,
+            lambda folder: write_model(folder, self.model, self.agent, max_part_bytes=self.options.max_part_bytes),
+            optimizer_tensors(optimizer, self.model) | tensors,
+            state | {"session": [self.best_success, self.validations, self.since_best]},
+            best=best,
+        )
+        self._saved = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+
+Stop = Callable[[], bool]

@@ -1,0 +1,173 @@
+"""The command `babyai evaluate` as people type it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import tyro
+
+from babyai.agents.agent import Agent
+from babyai.evaluation import commands
+from babyai.evaluation import evaluate as evaluating
+from babyai.evaluation.evaluate import Evaluation
+from babyai.evaluation.paper import BASELINES
+from babyai.levels.catalogue import LEVELS, PAPER_LEVELS
+
+FEW = ("--missions", "6")
+
+
+def run(*words: str | Path) -> None:
+    tyro.cli(commands.evaluate, args=[str(word) for word in words])
+
+
+def row_of(shown: str, level: str) -> list[str]:
+    """The cells of a level's row."""
+    return next(line.split() for line in shown.splitlines() if line.startswith(level + " "))
+
+
+@pytest.fixture(scope="module")
+def agent_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("agents") / "ours"
+    Agent.create("bow_endpool_res", seed=0, memory_dim=16).save(folder)
+    return folder
+
+
+# ------------------------------------------------------------ what it shows
+
+
+def test_the_expert_beside_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    run("expert", "--levels", "GoToObj, OpenRedBlueDoorsDebug", *FEW)
+    shown = capsys.readouterr().out
+    assert "expert: 6 missions a level, seeds from 2,000,000,000 on" in shown
+    _, success, low, to, high, solved, reward, length, paper, demos = row_of(shown, "GoToObj")
+    assert (success, low, to, high, solved, paper, demos) == ("100.0", "61.0", "to", "100.0", "open", "100.0", "5.2")
+    assert 0 < float(reward) < 1 and 1 < float(length) < 20
+    # The paper has no such level, and its long name is not cut short.
+    assert len(row_of(shown, "OpenRedBlueDoorsDebug")) == 8
+    assert "99 %: proven on 0 of 2 levels, disproven on 0" in shown
+    assert "GoToObj: 6 of 6 leave it open; at this rate it takes about 381 missions to tell" in shown
+
+
+def test_the_teacher_and_chance(capsys: pytest.CaptureFixture[str]) -> None:
+    run("teacher", "--levels", "GoToObjS4", *FEW)
+    assert row_of(capsys.readouterr().out, "GoToObjS4")[1] == "100.0"
+    run("random", "--levels", "PutNextLocal", *FEW, "--first-seed", "5")
+    shown = capsys.readouterr().out
+    assert float(row_of(shown, "PutNextLocal")[1]) < 50 and "disproven on 1" in shown and "seeds from 5 on" in shown
+
+
+def test_an_agent(agent_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.json"
+    options = ("--levels", "GoToObjS4", *FEW, "--device", "cpu", "--worlds", "4", "--rules", "minigrid")
+    run(agent_folder, *options, "--sample", "--seed", "3", "--json", out)
+    shown = capsys.readouterr().out
+    assert f"{agent_folder} (sampled actions, cpu, float32)" in shown and f"written: {out}" in shown
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert written["who"] == str(agent_folder) and written["sample"] is True and written["seed"] == 3
+    [result] = written["results"]
+    assert result["level"] == "GoToObjS4" and result["rules"] == "minigrid" and result["paper"] is None
+    player = commands._find_player(str(agent_folder), "cpu", "auto", True, 3, False)
+    again = evaluating.evaluate(player, "GoToObjS4", missions=6, rules="minigrid")
+    assert result["mean_length"] == again.mean_length and result["successes"] == again.successes
+
+
+def test_the_best_checkpoint_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed, name in enumerate(("best", "5")):
+        Agent.create("bow_endpool_res", seed=seed, memory_dim=16).save(tmp_path / "checkpoints" / name)
+    player: Any = commands._find_player(str(tmp_path), "cpu", "bf16", False, 0, False)
+    assert player.precision == "bf16"
+    best = Agent.load(tmp_path / "checkpoints" / "best").model.state_dict()
+    assert all(torch.equal(best[name], value) for name, value in player.model.state_dict().items())
+
+
+def test_all_means_the_levels_of_the_paper() -> None:
+    assert commands._find_levels("all", "paper") == list(PAPER_LEVELS) == list(BASELINES)
+    assert set(BASELINES) <= set(LEVELS)
+
+
+def test_what_is_proven_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    won = {"GoToObj": 512, "GoToLocal": 510, "BossLevel": 450}
+
+    def pretend(_: object, level: str, **__: object) -> Evaluation:
+        rewards = np.where(np.arange(512) < won[level], 0.5, 0.0)
+        return evaluating._summarise(level, "paper", 0, rewards, np.ones(512, dtype=np.int64), 1.0)
+
+    monkeypatch.setattr(evaluating, "evaluate", pretend)
+    run("expert", "--levels", ",".join(won))
+    shown = capsys.readouterr().out
+    assert [row_of(shown, level)[5] for level in won] == ["yes", "open", "no"]
+    assert "99 %: proven on 1 of 3 levels, disproven on 1" in shown
+    assert "GoToLocal: 510 of 512 leave it open; at this rate it takes about 1,025 missions to tell" in shown
+
+
+def test_stopped_levels_that_are_through_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    play = evaluating.evaluate
+
+    def interrupt(player: Any, level: str, **options: Any) -> Evaluation:
+        if level == "GoTo":
+            raise KeyboardInterrupt
+        return play(player, level, **options)
+
+    monkeypatch.setattr(evaluating, "evaluate", interrupt)
+    out = tmp_path / "out.json"
+    with pytest.raises(SystemExit, match="stopped after 1 of 2 levels"):
+        run("random", "--levels", "GoToObjS4,GoTo", *FEW, "--json", out)
+    assert "GoToObjS4" in capsys.readouterr().out and len(json.loads(out.read_bytes())["results"]) == 1
+    with pytest.raises(SystemExit, match="before the first level"):
+        run("random", "--levels", "GoTo", *FEW)
+
+
+# ------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("expert", "--levels", "GoToLocl"), "did you mean 'GoToLocal'"),
+        (("expert", "--levels", "GoToLocal,"), "unknown level ''"),
+        (("expert", "--levels", "GoTo", "--missions", "0"), "at least one mission"),
+        (("expert", "--levels", "GoTo", "--json", "nowhere/out.json"), "there is no folder nowhere"),
+        (("nobody", "--levels", "GoTo"), "no checkpoint at nobody.*expert, teacher and random need none"),
+    ],
+)
+def test_bad_input_is_refused(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        run(*words)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused(agent_folder: Path) -> None:
+    with pytest.raises(ValueError, match="no GPU"):
+        run(agent_folder, "--levels", "GoTo", "--device", "cuda")
+
+
+def test_a_damaged_agent_is_refused(agent_folder: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for file in agent_folder.iterdir():
+        (damaged / file.name).write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="damaged"):
+        run(damaged, "--levels", "GoTo")
+
+
+def test_agents_without_torch_say_what_to_install(agent_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "babyai.agents.agent")
+    monkeypatch.delitem(sys.modules, "babyai.agents.actor")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ValueError, match=r"agents need torch: pip install 'babyai\[agents\]'"):
+        run(agent_folder, "--levels", "GoTo")
+
+
+def test_help_needs_neither_torch_nor_the_compiler() -> None:
+    code = "import sys, babyai.evaluation.commands; sys.exit(bool({'torch', 'numba', 'gymnasium'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
