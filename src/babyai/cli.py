@@ -5,7 +5,9 @@ from typing import Literal
 
 import tyro
 
-from babyai.demos.commands import make_app
+from babyai.demos import commands as demos
+from babyai.evaluation.commands import evaluate
+from babyai.training import commands as training
 
 
 def levels(*, paper: bool = False) -> None:
@@ -75,11 +77,14 @@ def quickstart() -> None:
 
 def main() -> None:
     """Runs the command line."""
+    words = sys.argv[1:]
     app = tyro.extras.SubcommandApp()
-    for command in (levels, show, quickstart):
+    for command in (levels, show, quickstart, evaluate):
         app.command(name=command.__name__)(command)
-    app.command(make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
+    app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
     try:
+        train = training.make_app(words[1:] if words[:1] == ["train"] else ())
+        app.command(train, name="train", help="Train agents: from demonstrations, advice or reward.")
         app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld, compiled.")
     except (ValueError, OSError) as error:
         sys.exit(f"babyai: {error}")

@@ -31,7 +31,7 @@ class Packer:
         self._lanes = torch.arange(count, device=device)[None]
 
     def pack(self, images: np.ndarray, missions: np.ndarray, directions: np.ndarray, first: np.ndarray) -> Tensor:
-        """The rows, on the device. The copy may still be under way: wait for it before the next call."""
+        """The rows, in memory that the next call overwrites."""
         if first.any() or not self._words:
             self._words = max(self._words, longest_mission(missions))
         self._shape, words = images.shape[1:], self._words
@@ -41,7 +41,7 @@ class Packer:
         rows = self._host.numpy()
         rows[:, 0], rows[:, 1], rows[:, 2 : 2 + words] = first, directions, missions[:, :words]
         rows[:, 2 + words :] = images.reshape(self.count, -1)
-        return self._host.to(self.device, non_blocking=True)
+        return self._host
 
     def unpack(self, rows: Tensor, last_actions: Tensor) -> Steps:
         """The rows as one step of N lanes; last_actions: (N,), what was done on the step before."""
@@ -84,7 +84,7 @@ class Actor:
         self._generator = np.random.default_rng(seed)
         self._working = Working(model, precision)
         self._packer, self._unroll = Packer(count, self.device), Unroller(self._working.model)
-        self._step = Captured(self._decide, lambda: (self.memory, self.last_actions))
+        self._step = Captured(self._decide, self.device, lambda: (self.memory, self.last_actions))
 
     def act(
         self,
@@ -110,7 +110,7 @@ class Actor:
         if self.sample:
             if chances is None:
                 chances = self._generator.random(self.count, dtype=np.float32)
-            inputs.append(torch.from_numpy(chances).to(self.device))
+            inputs.append(torch.from_numpy(chances))
         with torch.no_grad():
             actions: Tensor = self._step(*inputs)
         return actions.cpu().numpy()

@@ -19,22 +19,31 @@ class Captured:
     """A function, recorded once for each set of shapes it is called with.
 
     Args:
-        function: Takes tensors, returns tensors (any nesting). It may change tensors in place, but may decide nothing
-            on the host that depends on their values.
+        function: Takes tensors on the device, returns tensors (any nesting). It may change tensors in place, but may
+            decide nothing on the host that depends on their values.
+        device: Where it works.
         changes: Gives the tensors that it changes; they are put back after the trial runs that recording needs.
-        enabled: Without it, or where tensors are not on a GPU, the function just runs.
+        enabled: Without it, or without a GPU, the function just runs.
     """
 
     def __init__(
-        self, function: Callable[..., Any], changes: Callable[[], Iterable[Tensor]] = tuple, enabled: bool = True
+        self,
+        function: Callable[..., Any],
+        device: torch.device,
+        changes: Callable[[], Iterable[Tensor]] = tuple,
+        enabled: bool = True,
     ) -> None:
-        self.function, self.changes, self.enabled = function, changes, enabled
+        self.function, self.device, self.changes = function, device, changes
+        self.enabled = enabled and device.type == "cuda"
         self._recordings: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Any]] = {}
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """What the function returns; on a GPU, tensors that the next call overwrites."""
-        if not self.enabled or not any(tensor.is_cuda for tensor in inputs):
-            return self.function(*inputs)
+        """What the function returns; if it is recorded, tensors that the next call overwrites.
+
+        Inputs may be on the host. Those in page-locked memory may still be read from when this returns.
+        """
+        if not self.enabled:
+            return self.function(*(tensor.to(self.device, non_blocking=True) for tensor in inputs))
         key = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
         if key not in self._recordings:
             self._recordings[key] = self._record(inputs)
@@ -46,7 +55,7 @@ class Captured:
 
     def _record(self, inputs: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Any]:
         with _RECORDING:
-            places = [tensor.clone() for tensor in inputs]
+            places = [tensor.to(self.device, copy=True) for tensor in inputs]
             before = [(tensor, tensor.detach().clone()) for tensor in self.changes()]
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
@@ -62,3 +71,10 @@ class Captured:
                 for tensor, value in before:
                     tensor.copy_(value)
         return graph, places, outputs
+
+
+def compile_part(part: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of a model, compiled for each shape it meets, when it meets it."""
+    # A process that trains many agents meets more shapes than torch expects.
+    torch._dynamo.config.recompile_limit = 256  # pyright: ignore[reportAttributeAccessIssue]
+    return torch.compile(part, dynamic=False)

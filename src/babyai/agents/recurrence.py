@@ -4,12 +4,13 @@ Run through autograd step by step, each step would add its share to the gradient
 pass on what flows back through time, and one product over all of them gives the weights' gradient at the end.
 """
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from babyai.agents.captured import compile_part
 
 
 def remember_all(inputs: Tensor, first: Tensor, memory: Tensor, weight: Tensor, compiled: bool = False) -> Any:
@@ -93,7 +94,4 @@ def _retreat(
     return torch.cat([d_enter, d_forget, d_candidate, d_leave], 1).to(dtype), d_cell * forget * keep
 
 
-@cache
-def _compile(step: Callable[..., Any]) -> Callable[..., Any]:
-    """The step, compiled when it is first used."""
-    return torch.compile(step, dynamic=False)
+_compile = cache(compile_part)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from babyai.agents.captured import compile_part
 from babyai.agents.language import AttentiveReader
 from babyai.agents.model import Model
 from babyai.agents.recurrence import remember_all
@@ -86,7 +87,7 @@ class Unroller:
         self.model, self.statistics, self.compiled = model, statistics, compiled
         self._side: torch.cuda.Stream | None = None
         if isinstance(model, Model):
-            wrap: Any = torch.compile(dynamic=False) if compiled else lambda part: part
+            wrap: Any = compile_part if compiled else lambda part: part
             self._see, self._look, self._prepare = wrap(model.see), wrap(model.look), wrap(model.first_film.prepare)
             self._step = wrap(self._attend_once)
 
@@ -141,9 +142,9 @@ class Unroller:
         # Input and state enter the LSTM by one product instead of two.
         weights = torch.cat([cell.weight_ih, cell.weight_hh], 1), cell.bias_ih + cell.bias_hh
         by_step = [seen.unflatten(0, shape), self._prepare(seen).unflatten(0, shape)]  # (T, N, 128, H, W)
-        for table in (words.to(model.dtype), steps.missions):
-            by_step.append(table.index_select(0, index).unflatten(0, shape))  # (T, N, L, D), (T, N, L)
-        by_step.append(steps.first)
+        # Narrowed after the choice, so that gradients of a mission's many steps add up in float32.
+        by_step.append(words.index_select(0, index).to(model.dtype).unflatten(0, shape))  # (T, N, L, D)
+        by_step += [steps.missions.index_select(0, index).unflatten(0, shape), steps.first]  # (T, N, L), (T, N)
         if extras is not None:
             by_step.append(extras.unflatten(0, shape))
         h, c = memory.chunk(2, 1)

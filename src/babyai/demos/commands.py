@@ -37,19 +37,19 @@ def collect(
     """
     from babyai.demos import collect as collecting
 
-    console = _console()
+    screen = console()
     try:
-        with _progress("collecting", "demos") as progress:
+        with progress("collecting", "demos") as report:
             result = collecting.collect(
-                level, episodes, first_seed, out, rules=rules, style=style, threads=threads, progress=progress
+                level, episodes, first_seed, out, rules=rules, style=style, threads=threads, progress=report
             )
     except KeyboardInterrupt:
         sys.exit("\nstopped; the same command goes on where this one was")
     size = out.stat().st_size
-    console.print(f"{result.demos:,} demonstrations in {out}: {size:,} bytes, {size / max(1, result.demos):.1f} each")
+    screen.print(f"{result.demos:,} demonstrations in {out}: {size:,} bytes, {size / max(1, result.demos):.1f} each")
     for name, seeds in result.unsolved.items():
         shown = ", ".join(map(str, seeds[:10])) + (", ..." if len(seeds) > 10 else "")
-        console.print(f"without success on {len(seeds):,} seeds of {name}: {shown}")
+        screen.print(f"without success on {len(seeds):,} seeds of {name}: {shown}")
 
 
 def show(
@@ -69,13 +69,13 @@ def show(
     from babyai.demos.header import DemoFileError, check_rules
     from babyai.demos.store import DemoFile
 
-    console = _console()
+    screen = console()
     with DemoFile(file, replayable=False) as demos:
         size = file.stat().st_size
-        console.print(f"{file}: {len(demos):,} demonstrations, {size:,} bytes, rules {demos.rules!r}")
+        screen.print(f"{file}: {len(demos):,} demonstrations, {size:,} bytes, rules {demos.rules!r}")
         for source in demos.header.sources:
             left_out = sum(map(len, source.unsolved.values()))
-            console.print(
+            screen.print(
                 f"  {source.rows:,} by {source.origin} {source.style} (babyai {source.babyai})"
                 + (f", {left_out:,} seeds without success" if left_out else "")
             )
@@ -83,27 +83,27 @@ def show(
         for row in showing.summarise(demos):
             steps_of = f"{row.mean_length:.1f} ± {row.std_length:.1f}"
             table.add_row(row.level, f"{row.count:,}", steps_of, str(row.longest), f"{row.mean_reward:.3f}")
-        console.print(table)
+        screen.print(table)
         try:
             check_rules(demos.header, str(file))
         except DemoFileError as error:
-            console.print(f"\n{error}")
+            screen.print(f"\n{error}")
             return
         for row in rows:
             if row < len(demos):
-                _draw(console, demos[row], row, demos.rules, steps, delay)
+                _draw(screen, demos[row], row, demos.rules, steps, delay)
 
 
-def _draw(console: Any, demo: Any, row: int, rules: Any, every_step: bool, delay: float) -> None:
+def _draw(screen: Any, demo: Any, row: int, rules: Any, every_step: bool, delay: float) -> None:
     """Draws one episode."""
     from babyai.demos.show import draw_steps, words_of_actions
 
-    console.print(f"\nrow {row}: {demo.level}, seed {demo.seed}: {demo.mission}")
-    console.print(f"{words_of_actions(demo.actions)}\n")
-    for step, picture in enumerate(draw_steps(demo, rules, colour=console.is_terminal)):
+    screen.print(f"\nrow {row}: {demo.level}, seed {demo.seed}: {demo.mission}")
+    screen.print(f"{words_of_actions(demo.actions)}\n")
+    for step, picture in enumerate(draw_steps(demo, rules, colour=screen.is_terminal)):
         if every_step or step in (0, len(demo)):
             # Not through rich, which would read the brackets of a layout as its own.
-            console.file.write(picture + "\n")
+            screen.file.write(picture + "\n")
             time.sleep(delay if every_step else 0.0)
 
 
@@ -116,11 +116,11 @@ def verify(file: tyro.conf.Positional[Path], *, threads: int = 1) -> None:
     """
     from babyai.demos import verify as verifying
 
-    with _progress("verifying", "demos") as progress:
-        wrong = verifying.verify(file, threads=threads, progress=progress)
+    with progress("verifying", "demos") as report:
+        wrong = verifying.verify(file, threads=threads, progress=report)
     if wrong is not None:
         sys.exit(f"babyai: {file}: {wrong}")
-    _console().print(f"{file}: every demonstration comes out as it says")
+    console().print(f"{file}: every demonstration comes out as it says")
 
 
 def merge(files: tyro.conf.Positional[tuple[Path, ...]], *, out: Path, keep_duplicates: bool = False) -> None:
@@ -134,7 +134,7 @@ def merge(files: tyro.conf.Positional[tuple[Path, ...]], *, out: Path, keep_dupl
     from babyai.demos import merge as merging
 
     count = merging.merge(files, out, keep_duplicates=keep_duplicates)
-    _console().print(f"{count:,} demonstrations in {out}")
+    console().print(f"{count:,} demonstrations in {out}")
 
 
 def export(
@@ -162,7 +162,7 @@ def export(
         folder = export_minari(file, id, root=root, demos=demos, author=author)
     except ModuleNotFoundError as error:
         sys.exit(f"babyai: {error}")
-    _console().print(f"written: {folder}; open it with minari.load_dataset({id!r})")
+    console().print(f"written: {folder}; open it with minari.load_dataset({id!r})")
 
 
 def record(
@@ -196,7 +196,7 @@ def record(
     recorder = Recorder(level, first, rules)
     with terminal_keys(sys.stdin.fileno()) as keys:
         saved = play_in_terminal(recorder, out, keys, write, person)
-    _console().print(f"{saved} added to {out}" if saved else "nothing was recorded")
+    console().print(f"{saved} added to {out}" if saved else "nothing was recorded")
 
 
 COMMANDS = {
@@ -220,25 +220,26 @@ def make_app() -> tyro.extras.SubcommandApp:
 # ------------------------------------------------------------ what they share
 
 
-def _console() -> Any:
+def console() -> Any:
+    """Where commands print: whole lines, without markup."""
     from rich.console import Console
 
     return Console(soft_wrap=True, highlight=False, markup=False)
 
 
 @contextlib.contextmanager
-def _progress(doing: str, things: str) -> Iterator[Progress]:
+def progress(doing: str, things: str) -> Iterator[Progress]:
     """A function that shows how far the work is: a bar in a terminal, now and then a line elsewhere."""
-    console = _console()
-    if not console.is_terminal:
-        yield _Lines(doing, things, console.print)
+    screen = console()
+    if not screen.is_terminal:
+        yield _Lines(doing, things, screen.print)
         return
     from rich import progress as bars
 
     with bars.Progress(
         *("{task.description}", bars.BarColumn(), bars.MofNCompleteColumn(), "{task.fields[rate]}"),
         *(bars.TimeRemainingColumn(), "left"),
-        console=console,
+        console=screen,
         transient=True,
     ) as bar:
         task = bar.add_task(doing, total=None, rate="")

@@ -32,7 +32,7 @@ class Chunk:
     Attributes:
         images: (T, N, n, n, 3) uint8, what the agent sees before it acts; pixels if the replay says so.
         directions: (T, N) uint8.
-        actions: (T, N) uint8, what the demonstration did.
+        actions: (T, N) uint8, what to learn to do: what the demonstration did.
         first: (T, N) bool, where an episode begins; elsewhere the state of the step before, or chunk before, goes on.
         mission_index: (T, N) int32, the row of `missions` that holds.
         mission_table: (capacity, 72) uint8, of which the first M rows are in use.
@@ -49,6 +49,8 @@ class Chunk:
     levels: np.ndarray
     seeds: np.ndarray
     count: int = 0
+    taken: np.ndarray | None = None
+    """(T, N) uint8, what was done, where that is not what is to be learnt; None: `actions`."""
     position: dict[str, Any] = field(default_factory=dict, repr=False)
     """Where the replay stands after this chunk; see `Replay.state_dict`."""
 

@@ -43,7 +43,7 @@ def evaluate(
         trust: Run the code of a model of your own, which the agent's folder names.
         json: Also write the results to this file.
     """
-    from babyai.demos.commands import _console
+    from babyai.demos.commands import console
 
     names = _find_levels(levels, rules)
     if json is not None and not json.absolute().parent.is_dir():
@@ -57,30 +57,30 @@ def evaluate(
     except KeyboardInterrupt:
         if not results:
             sys.exit("babyai: stopped before the first level was through")
-    console = _console()
+    screen = console()
     # Long lines are better than columns cut short.
-    console.width = max(console.width, 100)
-    console.print(f"{_describe(who, player)}: {missions:,} missions a level, seeds from {first_seed:,} on\n")
-    console.print(_table(results))
-    console.print("\n" + "\n".join(_verdict(results)))
+    screen.width = max(screen.width, 100)
+    screen.print(f"{_describe(who, player)}: {missions:,} missions a level, seeds from {first_seed:,} on\n")
+    screen.print(_table(results))
+    screen.print("\n" + "\n".join(_verdict(results)))
     if json is not None:
         _write(json, who, player, results)
-        console.print(f"\nwritten: {json}")
+        screen.print(f"\nwritten: {json}")
     if len(results) < len(names):
         sys.exit(f"babyai: stopped after {len(results)} of {len(names)} levels")
 
 
 def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterator["Evaluation"]:
     """Plays one level after the other, and shows how far that is."""
-    from babyai.demos.commands import _progress
+    from babyai.demos.commands import progress
     from babyai.evaluation.evaluate import evaluate as play
 
     missions = options["missions"]
-    with _progress("evaluating", "missions") as progress:
+    with progress("evaluating", "missions") as report_all:
         for number, name in enumerate(names):
 
             def report(done: int, _: int, before: int = number * missions) -> None:
-                progress(before + done, missions * len(names))
+                report_all(before + done, missions * len(names))
 
             yield play(player, name, **options, progress=report)
 

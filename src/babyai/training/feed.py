@@ -25,6 +25,7 @@ class Fed(NamedTuple):
     images: Tensor
     directions: Tensor
     actions: Tensor
+    taken: Tensor
     first: Tensor
     missions: Tensor
     mission_index: Tensor
@@ -66,7 +67,8 @@ class Feed:
         chunk = next(self.source)
         self.begun += int(np.count_nonzero(chunk.first))
         missions, index, self._words = pad_missions(chunk, self._words)
-        arrays = (chunk.images, chunk.directions, chunk.actions, chunk.first, missions, index)
+        taken = chunk.actions if chunk.taken is None else chunk.taken
+        arrays = (chunk.images, chunk.directions, chunk.actions, taken, chunk.first, missions, index)
         if self._copying is None:
             # The source may fill a chunk's arrays again while this one is still learnt from.
             tensors = [torch.from_numpy(array).clone() for array in arrays]
@@ -79,8 +81,8 @@ class Feed:
             learning.wait_event(self._copied)
             for tensor in tensors:
                 tensor.record_stream(learning)
-        tensors[4] = tensors[4][:, : self._words]
-        return Fed(*tensors)
+        fed = Fed(*tensors)
+        return fed._replace(missions=fed.missions[:, : self._words])
 
 
 def pad_missions(chunk: Chunk, words: int = 0) -> tuple[np.ndarray, np.ndarray, int]:

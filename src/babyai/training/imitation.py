@@ -64,6 +64,11 @@ class ImitationOptions(TrainingOptions):
         if (self.demos is None and self.file is None) != self.endless:
             raise ValueError("say what to learn from: --demos N, --file FILE, or --endless")
 
+    @property
+    def total(self) -> float:
+        """How many demonstrations there are to be seen."""
+        return self.epochs * self.resolve().epoch_demos
+
     def resolve(self) -> "Resolved":
         """The numbers that follow from size and protocol, where none were given."""
         big, code = self.size == "big", self.protocol == "code"
@@ -103,7 +108,7 @@ def train(options: ImitationOptions, *, panel: tuple[Panel, int] | None = None, 
         stop: Asked after each epoch whether to stop early; the run can be resumed.
     """
     protocol = options.resolve()
-    with Session(options, "imitation", options.epochs * protocol.epoch_demos, "demos", panel) as session:
+    with Session(options, "imitation", panel) as session:
         source = open_source(options, session)
         replay, feed, learner = prepare(options, protocol, source, session)
         try:
@@ -160,9 +165,20 @@ def prepare(
     options: ImitationOptions, protocol: Resolved, source: DemoSource, session: Session
 ) -> tuple[Replay, Feed, ImitationLearner]:
     """Replay, feed and learner for a source of demonstrations."""
-    lanes = max(1, round(protocol.batch * mean_length(source) / protocol.recurrence))
+    lanes = count_lanes(protocol, source)
+    replay = make_replay(protocol, source, session, lanes)
+    return replay, Feed(replay, session.device), make_learner(options, protocol, session, lanes)
+
+
+def count_lanes(protocol: Resolved, source: DemoSource) -> int:
+    """How many lanes show, on average, the frames of a batch at once."""
+    return max(1, round(protocol.batch * mean_length(source) / protocol.recurrence))
+
+
+def make_replay(protocol: Resolved, source: DemoSource, session: Session, lanes: int) -> Replay:
+    """Chunks of demonstrations; those for a GPU lie in memory that it reads by itself."""
     kind, on_gpu = observe_for(session.model), session.device.type == "cuda"
-    replay = Replay(
+    return Replay(
         source,
         steps=protocol.recurrence,
         lanes=lanes,
@@ -171,7 +187,11 @@ def prepare(
         ahead=AHEAD,
         buffers=page_locked(AHEAD + 1, protocol.recurrence, lanes, kind) if on_gpu else None,
     )
-    learner = ImitationLearner(
+
+
+def make_learner(options: ImitationOptions, protocol: Resolved, session: Session, lanes: int) -> ImitationLearner:
+    """The learner that the protocol asks for."""
+    return ImitationLearner(
         session.model,
         lanes,
         learning_rate=protocol.learning_rate,
@@ -180,16 +200,22 @@ def prepare(
         precision=session.precision,
         fast=options.fast,
     )
-    return replay, Feed(replay, session.device), learner
+
+
+def read_weights(options: ImitationOptions) -> dict[str, float] | None:
+    """How often each level comes up; None: equally often."""
+    if options.weights is None:
+        return None
+    names, shares = options.level_names, [float(share) for share in options.weights.split(",")]
+    if len(shares) != len(names):
+        raise ValueError(f"there are {len(shares)} weights for {len(names)} levels")
+    return dict(zip(names, shares, strict=True))
 
 
 def open_source(options: ImitationOptions, session: Session) -> DemoSource:
     """The demonstrations that were asked for; those of N seeds are collected into the run's folder."""
-    names, threads = options.level_names, options.threads or max(1, (os.cpu_count() or 1) - 2)
-    shares = [float(share) for share in options.weights.split(",")] if options.weights else None
-    if shares is not None and len(shares) != len(names):
-        raise ValueError(f"there are {len(shares)} weights for {len(names)} levels")
-    weights = dict(zip(names, shares, strict=True)) if shares else None
+    names, weights = options.level_names, read_weights(options)
+    threads = options.threads or max(1, (os.cpu_count() or 1) - 2)
     if options.endless:
         return ExpertSource(weights or names, rules=options.rules, seed=options.seed, threads=threads)
     if options.file is not None:

@@ -48,7 +48,7 @@ class ImitationLearner:
         self.totals = torch.zeros(1 + len(MEASURES), dtype=torch.float64, device=self.device)
         on_gpu = fast and self.device.type == "cuda"
         self._unroll = Unroller(self.working.model, statistics, compiled=on_gpu)
-        self._step = Captured(self._learn, self._changes, enabled=on_gpu)
+        self._step = Captured(self._learn, self.device, self._changes, enabled=fast)
 
     def learn(self, chunk: Fed) -> None:
         """One step of Adam on one chunk, which goes on where the last one ended."""
@@ -62,8 +62,8 @@ class ImitationLearner:
 
     def _learn(self, *chunk: Tensor) -> None:
         fed = Fed(*chunk)
-        actions = fed.actions.long()
-        before = torch.cat([self.last_actions[None], actions[:-1]])
+        actions, taken = fed.actions.long(), fed.taken.long()
+        before = torch.cat([self.last_actions[None], taken[:-1]])
         steps = Steps(
             images=fed.images,
             directions=fed.directions,
@@ -80,7 +80,7 @@ class ImitationLearner:
         descend(loss, self.working, self.optimizer)
         with torch.no_grad():
             self.memory.copy_(memory)
-            self.last_actions.copy_(actions[-1])
+            self.last_actions.copy_(taken[-1])
             accuracy = (logits.argmax(2) == actions).float().mean()
             self.totals += torch.stack([torch.ones_like(loss), loss, cross_entropy, entropy, accuracy])
 

@@ -60,6 +60,16 @@ class TrainingOptions:
     """Show nothing."""
 
     @property
+    def total(self) -> float:
+        """How much there is to do."""
+        raise NotImplementedError
+
+    @property
+    def unit(self) -> Literal["demos", "frames"]:
+        """What that is counted in."""
+        return "demos"
+
+    @property
     def level_names(self) -> list[str]:
         """The levels, by their right names."""
         return [find_level(name.strip(), self.rules).name for name in self.levels.split(",")]

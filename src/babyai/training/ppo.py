@@ -6,7 +6,7 @@
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -128,7 +128,7 @@ class PPO:
         self.totals = torch.zeros(1 + len(MEASURES), dtype=torch.float64, device=self.device)
         on_gpu = fast and self.device.type == "cuda"
         self._unroll = Unroller(self.working.model, statistics, compiled=on_gpu)
-        self._learn = Captured(self._learn_all, self._changes, enabled=on_gpu)
+        self._learn = Captured(self._learn_all, self.device, self._changes, enabled=fast)
         self._words = 0
 
     def update(self) -> Rollout:
@@ -139,10 +139,10 @@ class PPO:
         missions, index, self._words = pad_missions(chunk, self._words)
         arrays = [chunk.images, chunk.directions, rollout.last_actions, chunk.first, index, chunk.actions]
         arrays += [rollout.log_chances, rollout.values[:-1], advantages]
-        pieces = [torch.from_numpy(self._cut(array)).to(self.device) for array in arrays]
-        orders = torch.from_numpy(self._mix()).to(self.device)
+        pieces = [torch.from_numpy(self._cut(array)) for array in arrays]
+        words = torch.from_numpy(np.ascontiguousarray(missions[:, : self._words]))
         memories = torch.cat(rollout.memories)  # (P, D)
-        self._learn(orders, torch.from_numpy(missions).to(self.device)[:, : self._words], memories, *pieces)
+        self._learn(torch.from_numpy(self._mix()), words, memories, *pieces)
         return rollout
 
     def measures(self) -> dict[str, float]:
@@ -232,6 +232,16 @@ class PPOOptions(TrainingOptions, PPOSettings):
     max_minutes: float | None = None
     """Stop after so many minutes; `--resume` goes on."""
 
+    @property
+    def total(self) -> float:
+        """How many frames there are to be played."""
+        return self.frames
+
+    @property
+    def unit(self) -> Literal["demos", "frames"]:
+        """What that is counted in."""
+        return "frames"
+
 
 class SampleEfficiency:
     """How many episodes it took to succeed in 99 %, counted in both ways.
@@ -294,7 +304,7 @@ def train(options: PPOOptions, *, panel: tuple[Panel, int] | None = None, stop: 
         panel: Where to show it, and as which line, if several runs go side by side.
         stop: Asked after each row whether to stop early; the run can be resumed.
     """
-    with Session(options, "ppo", options.frames, "frames", panel) as session:
+    with Session(options, "ppo", panel) as session:
         engine = Engine(options.level_names, options.worlds, rules=options.rules)
         engine.reset(100 * options.seed)
         statistics = options.statistics or ("step" if options.protocol == "code" else "chunk")

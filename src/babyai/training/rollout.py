@@ -73,7 +73,7 @@ class Collector:
         self._before = np.full(count, -1)
         self._episode = np.zeros(count), np.zeros(count, dtype=np.int64)
         self._packer, self._unroll = Packer(count, self.device), Unroller(model, compiled=on_gpu)
-        self._act = Captured(self._decide, self._changes, enabled=on_gpu)
+        self._act = Captured(self._decide, self.device, self._changes, enabled=fast)
         self._pixels = observe_for(model) == "rgb"
         side = engine.view_size * TILE_PIXELS
         self._frames = np.empty((count, side, side, 3), dtype=np.uint8) if self._pixels else engine.images
@@ -92,7 +92,7 @@ class Collector:
             returns=[],
             lengths=[],
         )
-        chances = torch.from_numpy(self.generator.random((steps + 1, count), dtype=np.float32)).to(self.device)
+        chances = torch.from_numpy(self.generator.random((steps + 1, count), dtype=np.float32))
         numbers = np.arange(count)
         chunk = rollout.chunk
         chunk.count = count

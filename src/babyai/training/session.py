@@ -27,19 +27,19 @@ class Session:
     Args:
         options: What was asked for.
         kind: What kind of training it is.
-        total: How much there is to do, in `unit`.
-        unit: "demos" or "frames".
         panel: Where to show it, and as which of several runs side by side; None: a panel of its own.
     """
 
-    def __init__(
-        self, options: TrainingOptions, kind: Kind, total: float, unit: Any, panel: tuple[Panel, int] | None = None
-    ) -> None:
+    def __init__(self, options: TrainingOptions, kind: Kind, panel: tuple[Panel, int] | None = None) -> None:
         self.options, self.agent = options, options.agent_config()
         self.device = find_device(options.device)
         self.precision: Precision = find_precision(
             None if options.precision == "auto" else options.precision, self.device
         )
+        if self.device.type == "cuda":
+            # Shapes hardly change, so it pays to try which convolutions are fastest; float32 shall be float32.
+            torch.backends.cudnn.benchmark = True
+            torch.backends.cudnn.allow_tf32 = self.precision != "float32"
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options.seed)
             model = build_model(self.agent)
@@ -48,7 +48,7 @@ class Session:
         self.model: nn.Module = place_model(model, self.device)
         self.best_success, self.validations, self.since_best = -1.0, 0, 0
         self._player = AgentPlayer(self.model, precision=self.precision)
-        self._stack, self._total, self._saved = ExitStack(), total, time.monotonic()
+        self._stack, self._saved = ExitStack(), time.monotonic()
         folder = options.run_folder(kind)
         config, flags = asdict(options), {"tensorboard": options.tensorboard}
         self.run = self._stack.enter_context(
@@ -57,7 +57,10 @@ class Session:
             else Run.create(folder, config, kind, **flags)
         )
         self._stack.enter_context(self.run.catching_interrupts())
-        self._panel, self._line = panel or (Panel(total, unit, f"{kind} {options.levels}", quiet=options.quiet), 0)
+        self._panel, self._line = panel or (
+            Panel(options.total, options.unit, f"{kind} {options.levels}", quiet=options.quiet),
+            0,
+        )
         if panel is None:
             self._stack.enter_context(self._panel)
 
@@ -97,7 +100,7 @@ class Session:
     def show(self, done: float, row: dict[str, Any]) -> None:
         """Keeps a row, and shows it."""
         self.run.log(row)
-        self._panel.update(min(done, self._total), row, run=self._line)
+        self._panel.update(min(done, self.options.total), row, run=self._line)
 
     def save(
         self,

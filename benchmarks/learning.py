@@ -1,0 +1,219 @@
+"""Does it learn as the paper says? Trains the cells below side by side on one GPU, and keeps what came of each.
+
+    python -m benchmarks.learning imitation ppo --minutes 9 --out OUT
+
+Every cell is one `babyai train` command, which its entry gives. Results go to OUT/<cell>.json as cells end, with the
+run's rows; `python -m benchmarks.learning --collect OUT` puts them into results/.
+"""
+
+import argparse
+import gzip
+import json
+import queue
+import shlex
+import sys
+import threading
+import time
+import traceback
+from dataclasses import MISSING, asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from babyai.agents.checkpoint import load_model
+from babyai.agents.device import place_model
+from babyai.evaluation.evaluate import evaluate
+from babyai.evaluation.players import AgentPlayer
+from babyai.evaluation.statistics import best_rolling_mean
+from babyai.training import imitation, ppo
+from babyai.training.origin import describe_origin
+from babyai.training.run import read_rows
+from babyai.training.side_by_side import own_stream, taking_short_turns
+
+ROOT = Path(__file__).parent.parent
+TEST_MISSIONS = 2048
+WINDOW = 10
+TRAINERS: dict[str, Any] = {"imitation": imitation, "ppo": ppo}
+OPTIONS: dict[str, Any] = {"imitation": imitation.ImitationOptions, "ppo": ppo.PPOOptions}
+
+
+def cell(kind: str, levels: str, seed: int = 0, **settings: Any) -> tuple[str, Any]:
+    return kind, OPTIONS[kind](levels=levels, seed=seed, quiet=True, **settings)
+
+
+def imitation_cells() -> dict[str, tuple[str, Any]]:
+    """The cells of Table 3 that are compared, longest first."""
+    cells = {}
+    for level, thousands, epochs in [
+        *(("PutNextLocal", 100, 150), ("PickupLoc", 100, 150), ("PutNextLocal", 5, 101), ("GoToLocal", 50, 101)),
+        *(("GoToRedBall", 10, 101), ("GoToRedBallGrey", 5, 101)),
+    ]:
+        cells[f"imitation-{level}-{thousands}k"] = cell("imitation", level, demos=1000 * thousands, epochs=epochs)
+    original = {"architecture": "original", "demos": 5000, "epochs": 101}
+    cells["imitation-GoToLocal-5k-original"] = cell("imitation", "GoToLocal", **original)
+    return cells
+
+
+def precision_cells() -> dict[str, tuple[str, Any]]:
+    """bf16 beside float32, three seeds each."""
+    cells = {}
+    for seed in range(3):
+        for precision in ("bf16", "float32"):
+            settings = {"precision": precision, "demos": 5000, "epochs": 101}
+            cells[f"imitation-GoToLocal-5k-{precision}-{seed}"] = cell("imitation", "GoToLocal", seed, **settings)
+    return cells
+
+
+def ppo_cells() -> dict[str, tuple[str, Any]]:
+    """The three easiest levels of Table 1, three seeds each; float32 beside bf16 on the first."""
+    cells = {}
+    for level, frames in (("GoToLocal", 16_000_000), ("GoToRedBall", 8_000_000), ("GoToRedBallGrey", 3_000_000)):
+        for seed in range(1, 4):
+            settings = {"frames": frames, "validate_every": 250}
+            cells[f"ppo-{level}-{seed}"] = cell("ppo", level, seed, **settings)
+            if level == "GoToRedBallGrey":
+                cells[f"ppo-{level}-float32-{seed}"] = cell("ppo", level, seed, precision="float32", **settings)
+    return cells
+
+
+def dagger_cells() -> dict[str, tuple[str, Any]]:
+    """DAgger beside imitation, both on labels that are new each time, as many for either."""
+    cells = {}
+    shape = {"endless": True, "batch": 20, "epoch_demos": 2000, "epochs": 50, "patience": 1000}
+    for seed in range(3):
+        cells[f"dagger-GoToObjMaze-{seed}"] = cell("dagger", "GoToObjMaze", seed, threads=2, **shape)
+        cells[f"imitation-GoToObjMaze-{seed}"] = cell("imitation", "GoToObjMaze", seed, threads=2, **shape)
+    return cells
+
+
+def pixel_cells() -> dict[str, tuple[str, Any]]:
+    """An agent that sees pixels."""
+    settings = {"architecture": "pixels_endpool_res", "demos": 5000, "epochs": 101}
+    return {"imitation-GoToRedBallGrey-5k-pixels": cell("imitation", "GoToRedBallGrey", **settings)}
+
+
+STUDIES = {
+    "imitation": imitation_cells,
+    "precision": precision_cells,
+    "ppo": ppo_cells,
+    "dagger": dagger_cells,
+    "pixels": pixel_cells,
+}
+
+
+def command_of(kind: str, options: Any) -> str:
+    """The command that trains the same."""
+    words = ["babyai", "train", kind]
+    for each in fields(options):
+        value = getattr(options, each.name)
+        default = None if each.default is MISSING else each.default
+        if value != default and each.name not in ("out", "quiet"):
+            name = each.name.replace("_", "-")
+            words += [
+                f"--{'' if value is not False else 'no-'}{name}",
+                *([] if isinstance(value, bool) else [str(value)]),
+            ]
+    return shlex.join(words)
+
+
+def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, stop: Any) -> None:
+    """Trains a cell, tests its best checkpoint, and writes what came of it."""
+    began = time.time()
+    options = type(options)(**asdict(options) | {"out": str(runs / name)})
+    with own_stream(options.device):
+        session = TRAINERS[kind].train(options, stop=stop)
+        trained = time.time() - began
+        rows = read_rows(runs / name)
+        key = "validation" if kind == "ppo" else "success"
+        validations = [row[key] for row in rows if key in row]
+        tests = {}
+        for which in ["best", "last"] if (runs / name / "checkpoints" / "best").exists() else ["last"]:
+            model = session.model
+            if which == "best":
+                model = place_model(load_model(runs / name)[0], session.device)
+            player = AgentPlayer(model, precision=session.precision)
+            level = options.level_names[0]
+            tests[which] = evaluate(player, level, missions=TEST_MISSIONS).to_dict()
+    entry = {
+        "cell": name,
+        "command": command_of(kind, options),
+        "seconds": trained,
+        "rolling": {"window": WINDOW, "best": best_rolling_mean(validations, WINDOW), "count": len(validations)},
+        "test": tests,
+        "sample_efficiency": rows[-1].get("sample_efficiency"),
+        "rows": [{key: value for key, value in row.items() if key != "levels"} for row in rows],
+    }
+    (out / f"{name}.json").write_text(json.dumps(entry))
+    fast = sorted(row["frames_per_second"] for row in rows)[len(rows) // 2]
+    best = max(validations, default=float("nan"))
+    print(
+        f"{name}: {trained:.0f} s, {len(rows)} rows, best validation {best:.4f}, rolling {entry['rolling']['best']}, "
+        f"test {[(which, round(test['success_rate'], 4)) for which, test in tests.items()]}, "
+        f"{entry['sample_efficiency'] or ''} median {fast:,.0f} frames/s",
+        flush=True,
+    )
+
+
+def run_all(cells: dict[str, tuple[str, Any]], workers: int, minutes: float, out: Path, runs: Path) -> None:
+    """Trains all cells, `workers` at a time, until they or the minutes are over."""
+    deadline = time.monotonic() + 60 * minutes
+    waiting: queue.SimpleQueue[tuple[str, tuple[str, Any]]] = queue.SimpleQueue()
+    for each in cells.items():
+        waiting.put(each)
+
+    def late() -> bool:
+        return time.monotonic() > deadline
+
+    def work() -> None:
+        while not late():
+            try:
+                name, (kind, options) = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                run_cell(name, kind, options, runs, out, late)
+            except Exception:
+                print(f"{name} failed:", flush=True)
+                traceback.print_exc()
+
+    with taking_short_turns():
+        threads = [threading.Thread(target=work) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def collect(out: Path, target: Path) -> None:
+    """Puts the entries of a folder into one file, with where they come from."""
+    entries = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
+    origin = json.loads((out / "origin.json").read_text())
+    with gzip.GzipFile(target, "wb", mtime=0) as file:
+        file.write(json.dumps({"origin": origin, "cells": entries}).encode())
+    print(f"{len(entries)} cells in {target}, {target.stat().st_size:,} bytes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*", choices=[*STUDIES, []])
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--out", type=Path, default=Path("learning"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--only", default="", help="cells whose names contain this")
+    parser.add_argument("--collect", type=Path)
+    arguments = parser.parse_args()
+    if arguments.collect is not None:
+        collect(arguments.collect, ROOT / "results" / "learning.json.gz")
+        return
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "origin.json").write_text(json.dumps(describe_origin(), indent=1))
+    torch.backends.cudnn.benchmark = True
+    cells = {name: each for study in arguments.studies for name, each in STUDIES[study]().items()}
+    cells = {name: each for name, each in cells.items() if arguments.only in name}
+    run_all(cells, arguments.workers, arguments.minutes, arguments.out, arguments.runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

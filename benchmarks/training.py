@@ -1,0 +1,174 @@
+"""How fast agents learn on this machine, and where the time goes.
+
+    python -m benchmarks.training ppo many imitation big evaluation --out OUT
+
+Each figure is of the whole loop (worlds, replay, acting, updates), without validation, after a warm-up, best of three.
+"""
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from babyai.agents.config import AgentConfig
+from babyai.agents.device import find_device, find_precision, place_model
+from babyai.agents.model import Model
+from babyai.demos.collect import collect
+from babyai.demos.replay import Replay
+from babyai.demos.sources import FileSource
+from babyai.engine import Engine
+from babyai.evaluation.evaluate import evaluate
+from babyai.evaluation.players import AgentPlayer
+from babyai.training.feed import Feed, page_locked
+from babyai.training.imitation import ImitationOptions, mean_length
+from babyai.training.learner import ImitationLearner
+from babyai.training.origin import describe_origin
+from babyai.training.ppo import PPO, PPOSettings
+from babyai.training.side_by_side import own_stream, taking_short_turns
+
+ROUNDS = 3
+
+
+def make_model(size: str, device: torch.device, seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return place_model(Model(AgentConfig.of(size=size)), device)
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.current_stream().synchronize()
+
+
+def seconds_of(work: Callable[[], None], device: torch.device) -> float:
+    """The shortest of a few rounds."""
+    times = []
+    for _ in range(ROUNDS):
+        wait(device)
+        began = time.perf_counter()
+        work()
+        wait(device)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def make_ppo(seed: int, device: torch.device, level: str = "GoToLocal") -> PPO:
+    settings = PPOSettings()
+    engine = Engine(level, settings.worlds)
+    engine.reset(100 * seed)
+    return PPO(make_model("small", device, seed), engine, settings, seed=seed, precision=find_precision(None, device))
+
+
+def measure_ppo(device: torch.device, updates: int) -> dict[str, Any]:
+    """One run at the paper's settings."""
+    ppo = make_ppo(0, device)
+    for _ in range(updates):
+        ppo.update()
+    parts = {"collect": 0.0}
+    collecting = ppo.collector.collect
+
+    def timed() -> Any:
+        began = time.perf_counter()
+        rollout = collecting()
+        parts["collect"] += time.perf_counter() - began
+        return rollout
+
+    frames = updates * ppo.settings.frames_an_update
+    seconds = seconds_of(lambda: [ppo.update() for _ in range(updates)] and None, device)
+    ppo.collector.collect = timed
+    whole = seconds_of(lambda: [ppo.update() for _ in range(updates)] and None, device)
+    share = parts["collect"] / ROUNDS / whole
+    return {"frames_per_second": frames / seconds, "ms_an_update": 1e3 * seconds / updates, "share_of_acting": share}
+
+
+def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str, Any]:
+    """Several seeds side by side."""
+    runs = [make_ppo(seed, device) for seed in range(count)]
+
+    def go(each: int) -> None:
+        def work(ppo: PPO) -> None:
+            with own_stream(str(device)):
+                for _ in range(each):
+                    ppo.update()
+                wait(device)
+
+        threads = [threading.Thread(target=work, args=(ppo,)) for ppo in runs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    with taking_short_turns():
+        go(updates)
+        seconds = seconds_of(lambda: go(updates), device)
+    return {"seeds": count, "frames_per_second": count * updates * PPOSettings().frames_an_update / seconds}
+
+
+def measure_imitation(device: torch.device, updates: int, size: str, level: str, demos: int) -> dict[str, Any]:
+    """Imitation from a file at the paper's settings."""
+    protocol = ImitationOptions(levels=level, size=size, demos=demos).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "demos.parquet"
+        collect(level, demos, 0, path)
+        source = FileSource(path)
+    lanes = round(protocol.batch * mean_length(source) / protocol.recurrence)
+    on_gpu = device.type == "cuda"
+    buffers = page_locked(4, protocol.recurrence, lanes) if on_gpu else None
+    threads = 2 if on_gpu and lanes * protocol.recurrence > 4096 else 1
+    with Replay(source, steps=protocol.recurrence, lanes=lanes, ahead=3, buffers=buffers, threads=threads) as replay:
+        feed = Feed(replay, device)
+        precision = find_precision(None, device)
+        learner = ImitationLearner(make_model(size, device), lanes, entropy=protocol.entropy, precision=precision)
+        for _ in range(max(10, updates // 4)):
+            learner.learn(next(feed))
+        seconds = seconds_of(lambda: [learner.learn(next(feed)) for _ in range(updates)] and None, device)
+        chunk = next(feed)
+        alone = seconds_of(lambda: [learner.learn(chunk) for _ in range(updates)] and None, device)
+    frames = updates * lanes * protocol.recurrence
+    return {
+        "level": level,
+        "lanes": lanes,
+        "frames_per_second": frames / seconds,
+        "ms_an_update": 1e3 * seconds / updates,
+        "update_alone_frames_per_second": frames / alone,
+    }
+
+
+def measure_evaluation(device: torch.device) -> dict[str, Any]:
+    """512 BossLevel missions by a big agent that has learnt nothing, so that most of them take all their steps."""
+    player = AgentPlayer(make_model("big", device))
+    results = [evaluate(player, "BossLevel", missions=512) for _ in range(2)]
+    return {"seconds": [result.seconds for result in results], "steps": float(results[1].lengths.sum())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="+", choices=["ppo", "many", "imitation", "big", "evaluation"])
+    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--scale", type=float, default=1.0, help="how long to measure")
+    arguments = parser.parse_args()
+    device = find_device(arguments.device)
+    torch.backends.cudnn.benchmark = True
+    times = arguments.scale
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "ppo": lambda: measure_ppo(device, round(80 * times)),
+        "many": lambda: measure_many(device, round(40 * times)),
+        "imitation": lambda: measure_imitation(device, round(600 * times), "small", "GoToLocal", 50_000),
+        "big": lambda: measure_imitation(device, round(25 * times), "big", "BossLevel", 20_000),
+        "evaluation": lambda: measure_evaluation(device),
+    }
+    results: dict[str, Any] = {"origin": describe_origin()}
+    for name in arguments.what:
+        results[name] = measures[name]()
+        print(name, json.dumps(results[name]), flush=True)
+        (arguments.out / "training.json").write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
