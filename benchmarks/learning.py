@@ -19,14 +19,12 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from babyai.agents.checkpoint import load_model
 from babyai.agents.device import place_model
 from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
 from babyai.evaluation.statistics import best_rolling_mean
-from babyai.training import imitation, ppo
+from babyai.training import dagger, imitation, ppo
 from babyai.training.origin import describe_origin
 from babyai.training.run import read_rows
 from babyai.training.side_by_side import own_stream, taking_short_turns
@@ -34,8 +32,12 @@ from babyai.training.side_by_side import own_stream, taking_short_turns
 ROOT = Path(__file__).parent.parent
 TEST_MISSIONS = 2048
 WINDOW = 10
-TRAINERS: dict[str, Any] = {"imitation": imitation, "ppo": ppo}
-OPTIONS: dict[str, Any] = {"imitation": imitation.ImitationOptions, "ppo": ppo.PPOOptions}
+TRAINERS: dict[str, Any] = {"imitation": imitation, "ppo": ppo, "dagger": dagger}
+OPTIONS: dict[str, Any] = {
+    "imitation": imitation.ImitationOptions,
+    "ppo": ppo.PPOOptions,
+    "dagger": dagger.DaggerOptions,
+}
 
 
 def cell(kind: str, levels: str, seed: int = 0, **settings: Any) -> tuple[str, Any]:
@@ -46,12 +48,13 @@ def imitation_cells() -> dict[str, tuple[str, Any]]:
     """The cells of Table 3 that are compared, longest first."""
     cells = {}
     for level, thousands, epochs in [
-        *(("PutNextLocal", 100, 150), ("PickupLoc", 100, 150), ("PutNextLocal", 5, 101), ("GoToLocal", 50, 101)),
-        *(("GoToRedBall", 10, 101), ("GoToRedBallGrey", 5, 101)),
+        *(("PutNextLocal", 100, 150), ("PickupLoc", 100, 150), ("GoToLocal", 50, 101), ("GoToRedBallGrey", 5, 101)),
+        *(("GoToRedBall", 10, 101), ("PutNextLocal", 5, 101)),
     ]:
         cells[f"imitation-{level}-{thousands}k"] = cell("imitation", level, demos=1000 * thousands, epochs=epochs)
-    original = {"architecture": "original", "demos": 5000, "epochs": 101}
-    cells["imitation-GoToLocal-5k-original"] = cell("imitation", "GoToLocal", **original)
+    few = {"demos": 5000, "epochs": 101}
+    cells["imitation-GoToLocal-5k-bf16-0"] = cell("imitation", "GoToLocal", precision="bf16", **few)
+    cells["imitation-GoToLocal-5k-original"] = cell("imitation", "GoToLocal", architecture="original", **few)
     return cells
 
 
@@ -60,27 +63,28 @@ def precision_cells() -> dict[str, tuple[str, Any]]:
     cells = {}
     for seed in range(3):
         for precision in ("bf16", "float32"):
-            settings = {"precision": precision, "demos": 5000, "epochs": 101}
+            # Compared over as many epochs as there are of float32, which is slow.
+            settings = {"precision": precision, "demos": 5000, "epochs": 101 if precision == "bf16" else 40}
             cells[f"imitation-GoToLocal-5k-{precision}-{seed}"] = cell("imitation", "GoToLocal", seed, **settings)
+    for seed in range(1, 4):
+        settings = {"precision": "float32", "frames": 3_000_000, "validate_every": 250}
+        cells[f"ppo-GoToRedBallGrey-float32-{seed}"] = cell("ppo", "GoToRedBallGrey", seed, **settings)
     return cells
 
 
 def ppo_cells() -> dict[str, tuple[str, Any]]:
-    """The three easiest levels of Table 1, three seeds each; float32 beside bf16 on the first."""
-    cells = {}
-    for level, frames in (("GoToLocal", 16_000_000), ("GoToRedBall", 8_000_000), ("GoToRedBallGrey", 3_000_000)):
-        for seed in range(1, 4):
-            settings = {"frames": frames, "validate_every": 250}
-            cells[f"ppo-{level}-{seed}"] = cell("ppo", level, seed, **settings)
-            if level == "GoToRedBallGrey":
-                cells[f"ppo-{level}-float32-{seed}"] = cell("ppo", level, seed, precision="float32", **settings)
-    return cells
+    """The three easiest levels of Table 1, three seeds each."""
+    return {
+        f"ppo-{level}-{seed}": cell("ppo", level, seed, frames=frames, validate_every=250)
+        for level, frames in (("GoToLocal", 16_000_000), ("GoToRedBall", 8_000_000), ("GoToRedBallGrey", 3_000_000))
+        for seed in range(1, 4)
+    }
 
 
 def dagger_cells() -> dict[str, tuple[str, Any]]:
     """DAgger beside imitation, both on labels that are new each time, as many for either."""
     cells = {}
-    shape = {"endless": True, "batch": 20, "epoch_demos": 2000, "epochs": 50, "patience": 1000}
+    shape = {"endless": True, "batch": 20, "epoch_demos": 4000, "epochs": 25}
     for seed in range(3):
         cells[f"dagger-GoToObjMaze-{seed}"] = cell("dagger", "GoToObjMaze", seed, threads=2, **shape)
         cells[f"imitation-GoToObjMaze-{seed}"] = cell("imitation", "GoToObjMaze", seed, threads=2, **shape)
@@ -118,40 +122,44 @@ def command_of(kind: str, options: Any) -> str:
 
 
 def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, stop: Any) -> None:
-    """Trains a cell, tests its best checkpoint, and writes what came of it."""
+    """Trains a cell, tests its best checkpoint and its last one, and writes what came of it."""
     began = time.time()
     options = type(options)(**asdict(options) | {"out": str(runs / name)})
     with own_stream(options.device):
         session = TRAINERS[kind].train(options, stop=stop)
-        trained = time.time() - began
-        rows = read_rows(runs / name)
-        key = "validation" if kind == "ppo" else "success"
-        validations = [row[key] for row in rows if key in row]
-        tests = {}
-        for which in ["best", "last"] if (runs / name / "checkpoints" / "best").exists() else ["last"]:
-            model = session.model
-            if which == "best":
-                model = place_model(load_model(runs / name)[0], session.device)
-            player = AgentPlayer(model, precision=session.precision)
-            level = options.level_names[0]
-            tests[which] = evaluate(player, level, missions=TEST_MISSIONS).to_dict()
-    entry = {
-        "cell": name,
-        "command": command_of(kind, options),
-        "seconds": trained,
+        entry = {"cell": name, "command": command_of(kind, options), "seconds": time.time() - began}
+        entry |= describe_rows(read_rows(runs / name), kind)
+        # Before testing, so that what was trained is kept whatever happens then.
+        (out / f"{name}.json").write_text(json.dumps(entry))
+        entry["test"] = test_agents(runs / name, session, options.level_names[0])
+        (out / f"{name}.json").write_text(json.dumps(entry))
+    print(summary_of(entry), flush=True)
+
+
+def describe_rows(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    key = "validation" if kind == "ppo" else "success"
+    validations = [row[key] for row in rows if key in row]
+    return {
         "rolling": {"window": WINDOW, "best": best_rolling_mean(validations, WINDOW), "count": len(validations)},
-        "test": tests,
         "sample_efficiency": rows[-1].get("sample_efficiency"),
         "rows": [{key: value for key, value in row.items() if key != "levels"} for row in rows],
     }
-    (out / f"{name}.json").write_text(json.dumps(entry))
-    fast = sorted(row["frames_per_second"] for row in rows)[len(rows) // 2]
-    best = max(validations, default=float("nan"))
-    print(
-        f"{name}: {trained:.0f} s, {len(rows)} rows, best validation {best:.4f}, rolling {entry['rolling']['best']}, "
-        f"test {[(which, round(test['success_rate'], 4)) for which, test in tests.items()]}, "
-        f"{entry['sample_efficiency'] or ''} median {fast:,.0f} frames/s",
-        flush=True,
+
+
+def test_agents(folder: Path, session: Any, level: str) -> dict[str, Any]:
+    models = {"last": session.model}
+    if (folder / "checkpoints" / "best").exists():
+        models["best"] = place_model(load_model(folder)[0], session.device)
+    players = {which: AgentPlayer(model, precision=session.precision) for which, model in models.items()}
+    return {which: evaluate(each, level, missions=TEST_MISSIONS).to_dict() for which, each in players.items()}
+
+
+def summary_of(entry: dict[str, Any]) -> str:
+    rates = sorted(row["frames_per_second"] for row in entry["rows"])
+    tests = {which: round(test["success_rate"], 4) for which, test in entry["test"].items()}
+    return (
+        f"{entry['cell']}: {entry['seconds']:.0f} s, {len(entry['rows'])} rows, rolling {entry['rolling']}, "
+        f"test {tests}, {entry['sample_efficiency'] or ''}, {rates[len(rates) // 2]:,.0f} frames/s"
     )
 
 
@@ -160,7 +168,8 @@ def run_all(cells: dict[str, tuple[str, Any]], workers: int, minutes: float, out
     deadline = time.monotonic() + 60 * minutes
     waiting: queue.SimpleQueue[tuple[str, tuple[str, Any]]] = queue.SimpleQueue()
     for each in cells.items():
-        waiting.put(each)
+        if not (out / f"{each[0]}.json").exists():
+            waiting.put(each)
 
     def late() -> bool:
         return time.monotonic() > deadline
@@ -201,7 +210,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--out", type=Path, default=Path("learning"))
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--only", default="", help="cells whose names contain this")
+    parser.add_argument("--part", default="0/1", help="k/n: every n-th cell, from number k on")
+    parser.add_argument("--without", default="-", help="leave out cells whose names contain one of these")
     parser.add_argument("--collect", type=Path)
     arguments = parser.parse_args()
     if arguments.collect is not None:
@@ -209,9 +219,11 @@ def main() -> None:
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "origin.json").write_text(json.dumps(describe_origin(), indent=1))
-    torch.backends.cudnn.benchmark = True
     cells = {name: each for study in arguments.studies for name, each in STUDIES[study]().items()}
-    cells = {name: each for name, each in cells.items() if arguments.only in name}
+    left_out = arguments.without.split(",")
+    cells = {name: each for name, each in cells.items() if not any(part in name for part in left_out if part != "-")}
+    part, parts = map(int, arguments.part.split("/"))
+    cells = dict(list(cells.items())[part::parts])
     run_all(cells, arguments.workers, arguments.minutes, arguments.out, arguments.runs)
 
 

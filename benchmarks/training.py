@@ -69,21 +69,23 @@ def measure_ppo(device: torch.device, updates: int) -> dict[str, Any]:
     ppo = make_ppo(0, device)
     for _ in range(updates):
         ppo.update()
-    parts = {"collect": 0.0}
-    collecting = ppo.collector.collect
-
-    def timed() -> Any:
-        began = time.perf_counter()
-        rollout = collecting()
-        parts["collect"] += time.perf_counter() - began
-        return rollout
-
     frames = updates * ppo.settings.frames_an_update
     seconds = seconds_of(lambda: [ppo.update() for _ in range(updates)] and None, device)
-    ppo.collector.collect = timed
-    whole = seconds_of(lambda: [ppo.update() for _ in range(updates)] and None, device)
-    share = parts["collect"] / ROUNDS / whole
-    return {"frames_per_second": frames / seconds, "ms_an_update": 1e3 * seconds / updates, "share_of_acting": share}
+    acting = seconds_of(lambda: [ppo.collector.collect() for _ in range(updates)] and None, device)
+    worlds = seconds_of(lambda: [step_worlds(ppo) for _ in range(updates)] and None, device)
+    each = {"whole": seconds, "acting": acting, "worlds": worlds}
+    return {
+        "frames_per_second": frames / seconds,
+        "ms_an_update": {name: 1e3 * value / updates for name, value in each.items()},
+    }
+
+
+def step_worlds(ppo: PPO) -> None:
+    """The worlds' part of acting."""
+    engine = ppo.collector.engine
+    for _ in range(ppo.settings.steps):
+        engine.step(ppo.generator.integers(0, 7, ppo.settings.worlds))
+        engine.reset_over()
 
 
 def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str, Any]:
@@ -154,7 +156,6 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="how long to measure")
     arguments = parser.parse_args()
     device = find_device(arguments.device)
-    torch.backends.cudnn.benchmark = True
     times = arguments.scale
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "ppo": lambda: measure_ppo(device, round(80 * times)),

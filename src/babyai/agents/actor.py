@@ -84,7 +84,8 @@ class Actor:
         self._generator = np.random.default_rng(seed)
         self._working = Working(model, precision)
         self._packer, self._unroll = Packer(count, self.device), Unroller(self._working.model)
-        self._step = Captured(self._decide, self.device, lambda: (self.memory, self.last_actions))
+        changes, exact = (self.memory, self.last_actions), precision == "float32"
+        self._step = Captured(self._decide, self.device, lambda: changes, exact=exact)
 
     def act(
         self,

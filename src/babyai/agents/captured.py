@@ -4,15 +4,42 @@ A model of this size is a few hundred short kernels, and starting them one by on
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-# Recording must have the allocator for itself, also when several runs share a GPU.
+# Several runs may share a GPU, but only one of them records at a time, and on a stream that none of them uses: torch
+# hands out the same few streams again and again, save for those of high priority, which nobody else here asks for.
 _RECORDING = threading.Lock()
 TRIAL_RUNS = 3
+
+
+@cache
+def _recording_streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    return torch.cuda.Stream(device, priority=-1), torch.cuda.Stream(device, priority=-1)
+
+
+@contextmanager
+def beside() -> Iterator[None]:
+    """While recording, what is started within need not wait for what comes after, until `join` is called."""
+    if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+        yield
+        return
+    main, side = _recording_streams(torch.device("cuda", torch.cuda.current_device()))
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        yield
+
+
+def join() -> None:
+    """Has all that follows wait for what was started within `beside`."""
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        main, side = _recording_streams(torch.device("cuda", torch.cuda.current_device()))
+        main.wait_stream(side)
 
 
 class Captured:
@@ -24,6 +51,7 @@ class Captured:
         device: Where it works.
         changes: Gives the tensors that it changes; they are put back after the trial runs that recording needs.
         enabled: Without it, or without a GPU, the function just runs.
+        exact: Whether a GPU must compute float32 as such, and not with the ten bits of mantissa that it takes for it.
     """
 
     def __init__(
@@ -32,8 +60,9 @@ class Captured:
         device: torch.device,
         changes: Callable[[], Iterable[Tensor]] = tuple,
         enabled: bool = True,
+        exact: bool = False,
     ) -> None:
-        self.function, self.device, self.changes = function, device, changes
+        self.function, self.device, self.changes, self.exact = function, device, changes, exact
         self.enabled = enabled and device.type == "cuda"
         self._recordings: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Any]] = {}
 
@@ -43,34 +72,45 @@ class Captured:
         Inputs may be on the host. Those in page-locked memory may still be read from when this returns.
         """
         if not self.enabled:
-            return self.function(*(tensor.to(self.device, non_blocking=True) for tensor in inputs))
+            with _convolutions(self.device, self.exact):
+                return self.function(*(tensor.to(self.device, non_blocking=True) for tensor in inputs))
         key = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
         if key not in self._recordings:
             self._recordings[key] = self._record(inputs)
         graph, places, outputs = self._recordings[key]
         for place, tensor in zip(places, inputs, strict=True):
-            place.copy_(tensor, non_blocking=True)
+            # Other memory cannot be copied while another thread records.
+            ready = tensor if tensor.is_cuda or tensor.is_pinned() else tensor.pin_memory()
+            place.copy_(ready, non_blocking=True)
         graph.replay()
         return outputs
 
     def _record(self, inputs: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Any]:
-        with _RECORDING:
+        with _RECORDING, _convolutions(self.device, self.exact):
             places = [tensor.to(self.device, copy=True) for tensor in inputs]
             before = [(tensor, tensor.detach().clone()) for tensor in self.changes()]
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
+            current, (stream, _) = torch.cuda.current_stream(), _recording_streams(places[0].device)
+            stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 for _ in range(TRIAL_RUNS):
                     self.function(*places)
-            torch.cuda.current_stream().wait_stream(stream)
-            torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 outputs = self.function(*places)
+            current.wait_stream(stream)
             with torch.no_grad():
                 for tensor, value in before:
                     tensor.copy_(value)
+            # What was allocated on one stream and is used on the other must not be freed in between.
+            torch.cuda.synchronize()
         return graph, places, outputs
+
+
+def _convolutions(device: torch.device, exact: bool) -> AbstractContextManager[None]:
+    """How cuDNN computes within: shapes hardly change, so it tries which way is fastest."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=not exact)
 
 
 def compile_part(part: Callable[..., Any]) -> Callable[..., Any]:

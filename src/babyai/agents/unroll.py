@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from babyai.agents.captured import compile_part
+from babyai.agents.captured import beside, compile_part, join
 from babyai.agents.language import AttentiveReader
 from babyai.agents.model import Model
 from babyai.agents.recurrence import remember_all
@@ -85,7 +85,6 @@ class Unroller:
 
     def __init__(self, model: nn.Module, statistics: Statistics = "chunk", compiled: bool = False) -> None:
         self.model, self.statistics, self.compiled = model, statistics, compiled
-        self._side: torch.cuda.Stream | None = None
         if isinstance(model, Model):
             wrap: Any = compile_part if compiled else lambda part: part
             self._see, self._look, self._prepare = wrap(model.see), wrap(model.look), wrap(model.first_film.prepare)
@@ -106,16 +105,11 @@ class Unroller:
 
     def _read_and_see(self, model: Model, steps: Steps) -> tuple[Tensor, Tensor]:
         """Gives words (M, D), or (M, L, D) to attend to; seen (T * N, 128, H, W)."""
-        images = steps.images.flatten(0, 1)
-        if not images.is_cuda:
-            return model.read(steps.missions), self._see(images)
-        # Reading is a chain of small kernels, which another stream runs beside the convolutions.
-        self._side = self._side or torch.cuda.Stream(images.device)
-        self._side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._side):
+        # Reading is a chain of small kernels, for which a GPU has room beside the convolutions.
+        with beside():
             words = model.read(steps.missions)
-        seen = self._see(images)
-        torch.cuda.current_stream().wait_stream(self._side)
+        seen = self._see(steps.images.flatten(0, 1))
+        join()
         return words, seen
 
     def _recall(

@@ -1,4 +1,4 @@
-"""The commands `babyai train ...`. The options of one are known only once it is asked for, since torch comes with them."""
+"""The commands `babyai train ...`. The options of each are known once it is asked for, since torch comes with them."""
 
 import argparse
 import sys
@@ -109,6 +109,8 @@ def train(kind: str, one: "Callable[..., Session]", options: "TrainingOptions", 
     if not options.quiet:
         for session in sessions:
             console().print("\n" + summarise(kind, session))
+    if any(session.run.interrupted for session in sessions):
+        sys.exit("babyai: stopped before the end")
 
 
 def train_several(one: "Callable[..., Session]", options: "TrainingOptions", seeds: int) -> "list[Session]":
@@ -127,7 +129,7 @@ def summarise(kind: str, session: "Session") -> str:
     folder, options = session.folder, session.options
     trust = " --trust" if is_custom(options.architecture) else ""
     rules = "" if options.rules == "paper" else f" --rules {options.rules}"
-    best = f"{session.best_success:.1%} (of {session.validations})" if session.validations else "none was made"
+    best = f"{100 * session.best_success:.1f} % (of {session.validations})" if session.validations else "none was made"
     return (
         f"best validation:  {best}\n"
         f"the run:          {folder}\n"

@@ -6,6 +6,7 @@ lanes, and there are as many lanes as make it, on average, the frames of the pap
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +127,9 @@ def learn(
     feed: Feed,
     learner: ImitationLearner,
     stop: Stop,
+    after_epoch: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    """Epoch after epoch: learn, validate, keep."""
+    """Epoch after epoch: learn, validate, keep; `after_epoch` adds to each row of results."""
     epoch, demos, begun = 0, 0, time.monotonic()
     if (kept := session.restore(learner.optimizer)) is not None:
         tensors, state = kept
@@ -151,6 +153,7 @@ def learn(
         row = {"epoch": epoch, "demos": demos, "frames": epoch * frames_an_epoch, "success": success, **measures}
         row |= {"frames_per_second": frames_an_epoch / seconds, "seconds": seconds}
         row |= {"validation_seconds": sum(result.seconds for result in results.values())}
+        row |= after_epoch()
         row |= {"levels": {level: result.to_dict() for level, result in results.items()}}
         session.show(epoch * protocol.epoch_demos, row)
 
@@ -212,7 +215,9 @@ def read_weights(options: ImitationOptions) -> dict[str, float] | None:
     return dict(zip(names, shares, strict=True))
 
 
-def open_source(options: ImitationOptions, session: Session) -> DemoSource:
+def open_source(
+    options: ImitationOptions, session: Session, file_source: Callable[..., DemoSource] = FileSource
+) -> DemoSource:
     """The demonstrations that were asked for; those of N seeds are collected into the run's folder."""
     names, weights = options.level_names, read_weights(options)
     threads = options.threads or max(1, (os.cpu_count() or 1) - 2)
@@ -220,11 +225,11 @@ def open_source(options: ImitationOptions, session: Session) -> DemoSource:
         return ExpertSource(weights or names, rules=options.rules, seed=options.seed, threads=threads)
     if options.file is not None:
         check_file(options, names)
-        return FileSource(options.file, seed=options.seed, demos=options.demos, weights=weights)
+        return file_source(options.file, seed=options.seed, demos=options.demos, weights=weights)
     assert options.demos is not None
     path = session.folder / "demos.parquet"
     collect(names, options.demos, 0, path, rules=options.rules, threads=threads)
-    return FileSource(path, seed=options.seed, weights=weights)
+    return file_source(path, seed=options.seed, weights=weights)
 
 
 def check_file(options: ImitationOptions, names: list[str]) -> None:

@@ -48,7 +48,7 @@ class ImitationLearner:
         self.totals = torch.zeros(1 + len(MEASURES), dtype=torch.float64, device=self.device)
         on_gpu = fast and self.device.type == "cuda"
         self._unroll = Unroller(self.working.model, statistics, compiled=on_gpu)
-        self._step = Captured(self._learn, self.device, self._changes, enabled=fast)
+        self._step = Captured(self._learn, self.device, self._changes, enabled=fast, exact=precision == "float32")
 
     def learn(self, chunk: Fed) -> None:
         """One step of Adam on one chunk, which goes on where the last one ended."""

@@ -121,14 +121,15 @@ class PPO:
         # The authors leave batch norm in training mode while acting: it averages over the worlds of that step.
         model.train()
         self.collector = Collector(
-            self.working.model, engine, settings.steps, settings.recurrence, seed=seed, fast=fast
+            *(self.working.model, engine, settings.steps, settings.recurrence),
+            **{"seed": seed, "fast": fast, "exact": precision == "float32"},
         )
         self.generator = np.random.default_rng([seed, 1])
         self.optimizer = make_adam(model, settings.learning_rate)
         self.totals = torch.zeros(1 + len(MEASURES), dtype=torch.float64, device=self.device)
         on_gpu = fast and self.device.type == "cuda"
         self._unroll = Unroller(self.working.model, statistics, compiled=on_gpu)
-        self._learn = Captured(self._learn_all, self.device, self._changes, enabled=fast)
+        self._learn = Captured(self._learn_all, self.device, self._changes, enabled=fast, exact=precision == "float32")
         self._words = 0
 
     def update(self) -> Rollout:

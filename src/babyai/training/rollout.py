@@ -51,6 +51,7 @@ class Collector:
         recurrence: How often memories are kept.
         seed: Decides what is drawn.
         fast: Compile and record on a GPU.
+        exact: See `Captured`.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Collector:
         *,
         seed: int = 0,
         fast: bool = True,
+        exact: bool = False,
     ) -> None:
         self.model, self.engine, self.steps, self.recurrence = model, engine, steps, recurrence
         self.device = next(model.parameters()).device
@@ -73,7 +75,7 @@ class Collector:
         self._before = np.full(count, -1)
         self._episode = np.zeros(count), np.zeros(count, dtype=np.int64)
         self._packer, self._unroll = Packer(count, self.device), Unroller(model, compiled=on_gpu)
-        self._act = Captured(self._decide, self.device, self._changes, enabled=fast)
+        self._act = Captured(self._decide, self.device, self._changes, enabled=fast, exact=exact)
         self._pixels = observe_for(model) == "rgb"
         side = engine.view_size * TILE_PIXELS
         self._frames = np.empty((count, side, side, 3), dtype=np.uint8) if self._pixels else engine.images

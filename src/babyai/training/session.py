@@ -36,10 +36,6 @@ class Session:
         self.precision: Precision = find_precision(
             None if options.precision == "auto" else options.precision, self.device
         )
-        if self.device.type == "cuda":
-            # Shapes hardly change, so it pays to try which convolutions are fastest; float32 shall be float32.
-            torch.backends.cudnn.benchmark = True
-            torch.backends.cudnn.allow_tf32 = self.precision != "float32"
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options.seed)
             model = build_model(self.agent)

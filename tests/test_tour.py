@@ -1,0 +1,89 @@
+"""The quickstart, made small: everything it leaves behind, and that it comes out the same each time."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from babyai import tour
+from babyai.agents import Agent
+from babyai.demos.store import DemoFile
+from babyai.evaluation.evaluate import TEST_SEED, evaluate
+from babyai.evaluation.players import AgentPlayer
+from babyai.tour import FILMED, GAP, LEVEL, Recipe, run
+
+pytestmark = pytest.mark.compiled
+
+SMALL = Recipe(demos=40, updates=6, lanes=2, steps=5, missions=6)
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minigrid takes a second, and has a test of its own."""
+    monkeypatch.setattr(tour, "_compare_speed", lambda console: None)
+
+
+def weights(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((folder / "agent").glob("*.safetensors")))
+
+
+def test_everything_is_left_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, threads = tmp_path / "new" / "quick", torch.get_num_threads()
+    result = run(folder, SMALL)
+    assert torch.get_num_threads() == threads
+    assert sorted(path.name for path in folder.iterdir()) == ["agent", "agent.gif", "demos.parquet"]
+    with DemoFile(folder / "demos.parquet") as file:
+        assert len(file) == 40 and file.levels == (LEVEL,)
+    agent = Agent.load(folder / "agent", device="cpu")
+    assert evaluate(AgentPlayer(agent.model), LEVEL, missions=6, first_seed=TEST_SEED) == result
+    with Image.open(folder / "agent.gif") as film:
+        # A room is eight tiles wide, and a tile 32 pixels.
+        assert film.size == (FILMED * 256 + (FILMED - 1) * GAP, 256) and getattr(film, "n_frames", 1) > 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "mission: go to the red ball expert: forward x 3, right, forward x 3, left" in shown
+    assert re.search(r"update 6 .*accuracy \S+ %.* loss \S+ .*frames/s", shown) and "\x1b" not in shown
+    assert f"{100 * result.success_rate:.1f} % success (95 % interval {100 * result.low:.1f} to" in shown
+    assert "99.7 ± 0.1 %" in shown and f"babyai evaluate {folder / 'agent'} --levels {LEVEL}" in shown
+
+
+def test_the_same_comes_out_each_time(tmp_path: Path) -> None:
+    # What lies in the way is replaced, whatever it is.
+    (tmp_path / "demos.parquet").write_bytes(b"not demonstrations")
+    first = run(tmp_path, SMALL)
+    learned, demos, film = (
+        weights(tmp_path),
+        *((tmp_path / name).read_bytes() for name in ("demos.parquet", "agent.gif")),
+    )
+    torch.manual_seed(1)
+    assert run(tmp_path, SMALL) == first
+    assert weights(tmp_path) == learned
+    assert (tmp_path / "demos.parquet").read_bytes() == demos and (tmp_path / "agent.gif").read_bytes() == film
+    # Something was learned that could differ.
+    torch.manual_seed(0)
+    run(tmp_path, Recipe(demos=40, updates=7, lanes=2, steps=5, missions=6))
+    assert weights(tmp_path) != learned
+
+
+def test_an_interrupted_run_leaves_the_older_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, SMALL)
+    before = weights(tmp_path)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tour, "set_learning_rate", interrupt)
+    threads = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, SMALL)
+    assert weights(tmp_path) == before and torch.get_num_threads() == threads
+
+
+def test_speed_beside_minigrid(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    from rich.console import Console
+
+    tour._compare_speed(Console(soft_wrap=True))
+    [times] = re.findall(r"([\d,]+) times as many", capsys.readouterr().out)
+    assert int(times.replace(",", "")) > 50

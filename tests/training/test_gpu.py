@@ -1,0 +1,97 @@
+"""What only a GPU can show: compiled and recorded, the learners do what they do step by step."""
+
+import numpy as np
+import pytest
+import torch
+
+from babyai.agents.actor import Actor
+from babyai.agents.config import AgentConfig
+from babyai.agents.device import place_model
+from babyai.agents.model import Model
+from babyai.engine import Engine
+from babyai.training.feed import Fed
+from babyai.training.learner import ImitationLearner
+from babyai.training.ppo import PPO, PPOSettings
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.filterwarnings("ignore"),
+]
+T, N, M, L = 8, 16, 16, 8
+
+
+def make_model(size: str) -> torch.nn.Module:
+    torch.manual_seed(0)
+    settings = {"memory_dim": 64} if size == "big" else {}
+    return place_model(Model(AgentConfig.of(size=size, **settings)), torch.device("cuda"))
+
+
+def draw_chunk(seed: int) -> Fed:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(low: int, high: int, *shape: int) -> torch.Tensor:
+        return torch.randint(low, high, shape, generator=generator, dtype=torch.uint8).cuda()
+
+    actions, first = draw(0, 7, T, N), draw(0, 8, T, N) == 0
+    return Fed(
+        *(draw(0, 6, T, N, 7, 7, 3), draw(0, 4, T, N), actions, actions, first),
+        *(draw(1, 30, M, L), draw(0, M, T, N).int()),
+    )
+
+
+@pytest.mark.parametrize("size", ["small", "big"])
+@pytest.mark.parametrize(("precision", "near"), [("float32", 2e-3), ("bf16", 0.1)])
+def test_recorded_learning_is_learning(size: str, precision: str, near: float) -> None:
+    learners = [ImitationLearner(make_model(size), N, precision=precision, fast=fast) for fast in (True, False)]
+    before = torch.cat([p.detach().flatten() for p in learners[0].model.parameters()])
+    losses = [[], []]
+    for step in range(6):
+        for each, learner in zip(losses, learners, strict=True):
+            learner.learn(draw_chunk(step))
+            each.append(learner.measures()["loss"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=near)
+    fast, plain = (torch.cat([p.detach().flatten() for p in learner.model.parameters()]) for learner in learners)
+    assert (fast - before).norm() > 0
+    # Adam divides by the size of the gradient, so where that is next to nothing, its sign decides the step.
+    assert (fast - plain).norm() < 0.25 * (plain - before).norm()
+    gradients = [
+        torch.cat([p.grad.flatten() for p in learner.model.parameters() if p.grad is not None]) for learner in learners
+    ]
+    assert torch.nn.functional.cosine_similarity(*gradients, 0) > (0.999 if precision == "float32" else 0.9)
+
+
+def test_recorded_ppo_is_ppo() -> None:
+    runs = []
+    for fast in (True, False):
+        settings = PPOSettings(worlds=16, steps=8, recurrence=4)
+        engine = Engine("GoToLocal", settings.worlds)
+        engine.reset(0)
+        runs.append(PPO(make_model("small"), engine, settings, precision="float32", fast=fast))
+    rollouts = [run.update() for run in runs]
+    same = rollouts[0].chunk.actions == rollouts[1].chunk.actions
+    assert same.mean() > 0.98
+    np.testing.assert_allclose(rollouts[0].values[0], rollouts[1].values[0], rtol=0.01, atol=0.01)
+    measures = [run.measures() for run in runs]
+    if same.all():
+        for name, value in measures[1].items():
+            assert measures[0][name] == pytest.approx(value, rel=0.05, abs=0.05), name
+
+
+@pytest.mark.parametrize("size", ["small", "big"])
+def test_recorded_acting_is_acting(size: str) -> None:
+    model = make_model(size).eval()
+    engine = Engine("GoToLocal", N)
+    engine.reset(0)
+    fast = Actor(model, N, device="cuda")
+    plain = Actor(model, N, device="cuda")
+    plain._step.enabled = False
+    first = np.ones(N, dtype=bool)
+    agreed = []
+    for _ in range(30):
+        seen = engine.images, engine.missions, engine.directions, first
+        actions, expected = fast.act(*seen), plain.act(*seen)
+        agreed.append((actions == expected).mean())
+        engine.step(expected)
+        first = engine.reset_over()
+    assert np.mean(agreed) > 0.99
+    torch.testing.assert_close(fast.memory, plain.memory, atol=1e-2, rtol=1e-2)
