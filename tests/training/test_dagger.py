@@ -17,7 +17,7 @@ from babyai.demos.replay import Chunk, Replay
 from babyai.demos.sources import RESERVED, ExpertSource, FileSource
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
-from babyai.levels.catalogue import find_level
+from babyai.levels.catalogue import Rules, find_level
 from babyai.training import labelled
 from babyai.training.dagger import FIRST_SEED, DaggerOptions, train
 from babyai.training.feed import Feed
@@ -85,7 +85,7 @@ def cells_of(chunks: list[Chunk], lane: int):
 
 
 @pytest.mark.parametrize("rules", ["paper", "minigrid"])
-def test_every_cell_is_a_step_of_an_episode_with_the_label_of_a_fresh_teacher(rules) -> None:
+def test_every_cell_is_a_step_of_an_episode_with_the_label_of_a_fresh_teacher(rules: Rules) -> None:
     source = ExpertSource(LEVELS, rules=rules, block=8)
     replay = Replay(source, steps=STEPS, lanes=SHOWN)
     play = LabelledPlay(make_model(), 8, source.levels, rules=rules, first_seed=FIRST_SEED, seed=3)
@@ -191,7 +191,9 @@ def test_drawn_or_likeliest() -> None:
     done = {}
     for greedy in (False, True):
         mixed = make_chunks(make_model(), greedy=greedy)
-        done[greedy] = {cell[3] for chunk in take(mixed, 3) for lane in (2, 3, 4) for cell in cells_of([chunk], lane)}
+        done[greedy] = {
+            int(cell[3]) for chunk in take(mixed, 3) for lane in (2, 3, 4) for cell in cells_of([chunk], lane)
+        }
         mixed.close()
     assert len(done[False]) == 7 and len(done[True]) < 7
 
@@ -254,8 +256,9 @@ def test_a_position_leads_back_to_the_same_chunks(architecture: str, levels: lis
         fewer.load_state_dict(one.play.state_dict())
 
 
-def test_a_position_at_the_beginning_of_an_episode(rules="minigrid") -> None:
+def test_a_position_at_the_beginning_of_an_episode() -> None:
     # There, the thing that the agent holds is seen on the floor until the first step.
+    rules: Rules = "minigrid"
     level, chunks = find_level("PutNextS5N2Carrying", rules), []
     one, other = (LabelledPlay(make_model(), ACTING, [level], rules=rules, first_seed=first) for first in (50, 70))
     other.load_state_dict(one.state_dict())

@@ -5,7 +5,7 @@ A model of this size is a few hundred short kernels, and starting them one by on
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -106,11 +106,19 @@ class Captured:
         return graph, places, outputs
 
 
-def _convolutions(device: torch.device, exact: bool) -> AbstractContextManager[None]:
-    """How cuDNN computes within: shapes hardly change, so it tries which way is fastest."""
+@contextmanager
+def _convolutions(device: torch.device, exact: bool) -> Iterator[None]:
+    """How a GPU computes convolutions within: shapes hardly change, so it tries which way is fastest."""
     if device.type != "cuda":
-        return nullcontext()
-    return torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=not exact)
+        yield
+        return
+    settings = torch.backends.cudnn
+    before = settings.benchmark, settings.allow_tf32
+    settings.benchmark, settings.allow_tf32 = True, not exact
+    try:
+        yield
+    finally:
+        settings.benchmark, settings.allow_tf32 = before
 
 
 def compile_part(part: Callable[..., Any]) -> Callable[..., Any]:

@@ -96,7 +96,7 @@ def learn_states(options: DaggerOptions, session: Session, stop: Stop) -> None:
         acting,
         source.levels,
         rules=source.rules,
-        weights=weights and [weights[level.name] for level in source.levels],
+        weights=None if weights is None else [weights[level.name] for level in source.levels],
         first_seed=options.first_seed,
         seed=options.seed,
         precision=session.precision,

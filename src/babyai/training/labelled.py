@@ -89,7 +89,7 @@ class LabelledPlay:
                 self._act(chunk, (step, lanes))
         self.frames += len(chunk.first) * self.count
 
-    def measures(self) -> dict[str, float]:
+    def measures(self) -> dict[str, Any]:
         """What is to be told of the play since the last call."""
         ended, succeeded, abandoned = self._tally.tolist()
         self._tally[:] = 0
