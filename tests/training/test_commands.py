@@ -24,6 +24,7 @@ from babyai.training.ppo import PPOOptions
 from babyai.training.run import read_config, read_rows
 from babyai.training.session import Session
 from babyai.training.side_by_side import train_side_by_side
+from babyai.training.turns import Turns
 from tests.training.same import assert_equal_tensors, assert_same_run
 from tests.training.tiny import PATH
 
@@ -101,14 +102,14 @@ def test_several_seeds_side_by_side_give_what_each_gives_alone(run: Any, capsys:
 
 
 def test_side_by_side_each_begins_with_the_weights_of_its_seed(tmp_path: Path) -> None:
-    """The paper's network takes long enough to draw that threads get in each other's way, if they can."""
     options = [
         ImitationOptions(demos=1, memory_dim=16, device="cpu", seed=seed, out=str(tmp_path / str(seed)))
         for seed in range(3)
     ]
 
-    def begin(options: ImitationOptions, *, panel: tuple[Panel, int], stop: Any) -> Session:
+    def begin(options: ImitationOptions, *, panel: tuple[Panel, int], stop: Any) -> Turns[Session]:
         with Session(options, "imitation", panel) as session:
+            yield
             return session
 
     for seed, session in enumerate(train_side_by_side(begin, options, quiet=True)):
@@ -162,7 +163,7 @@ def test_a_second_interrupt_stops_at_once(run: Any, monkeypatch: pytest.MonkeyPa
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("babyai.training.imitation.learn", interrupt)
+    monkeypatch.setattr("babyai.training.imitation.learning", interrupt)
     with pytest.raises(SystemExit, match="stopped at once; the same command with --resume goes on"):
         run("train", "imitation", *TINY, *SHORT["imitation"], "--out", "ours")
 

@@ -337,6 +337,7 @@ def test_missions_that_the_expert_fails_are_not_added(monkeypatch: pytest.Monkey
 # ------------------------------------------------------------ runs
 
 
+@pytest.mark.compiled
 def test_the_agent_learns_from_its_own_states(tmp_path: Path) -> None:
     # Two demonstrations teach next to nothing: what is learnt comes from the labels.
     options = tiny(tmp_path / "run", demos=2, share=0.9, batch=32, epoch_demos=1600, epochs=4, validation_missions=64)
@@ -394,7 +395,11 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("settings", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(
+    "settings",
+    # Without the compiler, demonstrations without end take too long.
+    [pytest.param(run, id=name, marks=pytest.mark.compiled if "endless" in run else ()) for name, run in RUNS.items()],
+)
 def test_a_resumed_run_ends_as_an_undisturbed_one(tmp_path: Path, settings: dict[str, Any]) -> None:
     options = tiny(tmp_path / "whole", epochs=3, **settings)
     train(options)

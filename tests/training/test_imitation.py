@@ -472,3 +472,13 @@ def test_replay_and_source_are_closed_when_training_fails(tmp_path: Path, monkey
     # The folder is free again.
     monkeypatch.undo()
     assert len(train(tiny(tmp_path / "run", resume=True)).run.rows()) == 2
+
+
+def test_the_best_agent_can_be_kept_in_half_the_space(tmp_path: Path) -> None:
+    from babyai.agents.checkpoint import load_tensors
+
+    train(tiny(tmp_path / "run", save_dtype="bf16", epochs=1))
+    checkpoints = tmp_path / "run" / "checkpoints"
+    assert torch.bfloat16 in {tensor.dtype for tensor in load_tensors(checkpoints / "best").values()}
+    newest = next(folder for folder in checkpoints.iterdir() if folder.name.isdecimal())
+    assert torch.bfloat16 not in {tensor.dtype for tensor in load_tensors(newest).values()}

@@ -48,6 +48,7 @@ class Checkpoints:
         tensors: Mapping[str, Tensor],
         state: Mapping[str, Any],
         best: bool = False,
+        write_best: Callable[[Path], object] | None = None,
     ) -> Path:
         """Writes one, and removes those that are older than the newest `keep`; see `Run.save`."""
         place = self.folder / f"{number:09d}"
@@ -60,8 +61,11 @@ class Checkpoints:
             if best:
                 # Before the checkpoint: killed in between, the run repeats this step, and the best is best again.
                 with atomic_folder(self.folder / BEST) as new_best:
-                    for file in model_files:
-                        shutil.copyfile(file, new_best / file.name)
+                    if write_best is not None:
+                        write_best(new_best)
+                    else:
+                        for file in model_files:
+                            shutil.copyfile(file, new_best / file.name)
         self._remove_old()
         return place
 

@@ -12,6 +12,7 @@ import tyro
 if TYPE_CHECKING:
     from babyai.training.options import TrainingOptions
     from babyai.training.session import Session
+    from babyai.training.turns import Turns
 
 # What each is for, and the name of its options in the module of its own name.
 KINDS = {
@@ -51,7 +52,7 @@ def make_command(kind: str, words: Sequence[str]) -> Callable[..., None]:
     before = find_options(kind, made_of, words)
 
     def command(options: Any = before, *, seeds: int = 1) -> None:
-        train(kind, module.train, options, seeds)
+        train(kind, module, options, seeds)
 
     if before is None:
         command.__defaults__ = None
@@ -96,14 +97,14 @@ def name_folder(folder: str, seed: int) -> str:
     return f"{folder}-{seed}"
 
 
-def train(kind: str, one: "Callable[..., Session]", options: "TrainingOptions", seeds: int) -> None:
+def train(kind: str, module: Any, options: "TrainingOptions", seeds: int) -> None:
     """Trains one agent or several, and says what came of it."""
     from babyai.demos.commands import console
 
     if seeds < 1:
         raise ValueError(f"there must be at least one seed, not {seeds}")
     try:
-        sessions = [one(options)] if seeds == 1 else train_several(one, options, seeds)
+        sessions = [module.train(options)] if seeds == 1 else train_several(module.training, options, seeds)
     except KeyboardInterrupt:
         sys.exit("babyai: stopped at once; the same command with --resume goes on from the last checkpoint")
     if not options.quiet:
@@ -113,13 +114,13 @@ def train(kind: str, one: "Callable[..., Session]", options: "TrainingOptions", 
         sys.exit("babyai: stopped before the end")
 
 
-def train_several(one: "Callable[..., Session]", options: "TrainingOptions", seeds: int) -> "list[Session]":
+def train_several(training: "Callable[..., Turns[Session]]", options: "TrainingOptions", seeds: int) -> "list[Session]":
     """Trains with several seeds side by side."""
     from babyai.training.side_by_side import train_side_by_side
 
     numbers = range(options.seed, options.seed + seeds)
     each = [replace(options, seed=seed, out=options.out and name_folder(options.out, seed)) for seed in numbers]
-    return train_side_by_side(one, each, quiet=options.quiet)
+    return train_side_by_side(training, each, quiet=options.quiet)
 
 
 def summarise(kind: str, session: "Session") -> str:

@@ -14,8 +14,9 @@ from babyai.training.feed import Feed, page_locked
 from babyai.training.grown import GrowingSource, Growth
 from babyai.training.imitation import (
     ImitationOptions,
+    check_file,
     count_lanes,
-    learn,
+    learning,
     make_learner,
     make_replay,
     open_source,
@@ -25,6 +26,7 @@ from babyai.training.imitation import (
 from babyai.training.labelled import LabelledPlay, MixedChunks
 from babyai.training.panel import Panel
 from babyai.training.session import Session, Stop
+from babyai.training.turns import Turns, finish
 
 Variant = Literal["states", "missions"]
 # The agent's own missions: far from the seeds of demonstrations, below those of validation, and others in each run.
@@ -69,23 +71,32 @@ class DaggerOptions(ImitationOptions):
         return FIRST_SEED + self.seed % RUNS * SEEDS_A_RUN
 
 
-def train(options: DaggerOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False) -> Session:
+def train(options: DaggerOptions, *, stop: Stop = lambda: False) -> Session:
     """Trains until the epochs or the patience are over; the run's folder has everything, and a closed session is given.
 
     Every frame that is learnt from has been labelled by the expert. Beside all `frames`, each row says how many
     `labelled_frames` were labelled for this agent: the states that it visited, or those of the demonstrations added.
+    """
+    return finish(training(options, stop=stop))
+
+
+def training(
+    options: DaggerOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False
+) -> Turns[Session]:
+    """As `train`, in turns with others.
 
     Args:
         options: What was asked for.
         panel: Where to show it, and as which line, if several runs go side by side.
         stop: Asked after each epoch whether to stop early; the run can be resumed.
     """
+    check_file(options)
     with Session(options, "dagger", panel) as session:
-        (learn_states if options.variant == "states" else learn_missions)(options, session, stop)
+        yield from (learn_states if options.variant == "states" else learn_missions)(options, session, stop)
     return session
 
 
-def learn_states(options: DaggerOptions, session: Session, stop: Stop) -> None:
+def learn_states(options: DaggerOptions, session: Session, stop: Stop) -> Turns[None]:
     """Learns from demonstrations and labelled play, side by side."""
     protocol, source = options.resolve(), open_source(options, session)
     lanes = max(2, count_lanes(protocol, source))
@@ -107,18 +118,20 @@ def learn_states(options: DaggerOptions, session: Session, stop: Stop) -> None:
     chunks = MixedChunks(replay, play, page_locked(1, replay.steps, lanes, replay.kind)[0] if on_gpu else None)
     learner = make_learner(options, protocol, session, lanes)
     try:
-        learn(options, protocol, session, chunks, Feed(chunks, session.device), learner, stop, play.measures)
+        yield from learning(
+            options, protocol, session, chunks, Feed(chunks, session.device), learner, stop, play.measures
+        )
     finally:
         chunks.close()
 
 
-def learn_missions(options: DaggerOptions, session: Session, stop: Stop) -> None:
+def learn_missions(options: DaggerOptions, session: Session, stop: Stop) -> Turns[None]:
     """Learns from demonstrations, to which those of failed missions are added."""
     protocol, source = options.resolve(), open_source(options, session, GrowingSource)
     assert isinstance(source, GrowingSource)
     replay, feed, learner = prepare(options, protocol, source, session)
     growth = Growth(session, replay, source, first_seed=options.first_seed, probe=options.probe, most=options.grow)
     try:
-        learn(options, protocol, session, replay, feed, learner, stop, growth)
+        yield from learning(options, protocol, session, replay, feed, learner, stop, growth)
     finally:
         replay.close()

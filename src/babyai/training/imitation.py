@@ -14,14 +14,15 @@ from babyai.agents.actor import observe_for
 from babyai.agents.unroll import Statistics
 from babyai.demos.collect import collect
 from babyai.demos.replay import Replay
-from babyai.demos.sources import DemoSource, ExpertSource, FileSource
+from babyai.demos.sources import RESERVED, DemoSource, ExpertSource, FileSource, Mixture
 from babyai.demos.store import DemoFile
 from babyai.training.feed import Feed, page_locked
 from babyai.training.learner import ImitationLearner
 from babyai.training.optimizer import set_learning_rate
-from babyai.training.options import TrainingOptions
+from babyai.training.options import TrainingOptions, check_counts
 from babyai.training.panel import Panel
 from babyai.training.session import Session, Stop
+from babyai.training.turns import Turns, finish, waiting
 
 AHEAD = 3
 
@@ -62,8 +63,17 @@ class ImitationOptions(TrainingOptions):
     """How many threads make demonstrations and replay them; one for each processor but two, unless told."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.demos is None and self.file is None) != self.endless:
             raise ValueError("say what to learn from: --demos N, --file FILE, or --endless")
+        check_counts(self, "demos", "epochs", "batch", "recurrence", "epoch_demos")
+        if self.weights is not None:
+            Mixture(list((read_weights(self) or {}).values()), 0)
+
+    @property
+    def may_differ(self) -> tuple[str, ...]:
+        """What may be otherwise when a run is resumed."""
+        return (*super().may_differ, "epochs", "patience", "threads")
 
     @property
     def total(self) -> float:
@@ -100,8 +110,15 @@ class Resolved:
         return max(1, self.epoch_demos // self.batch)
 
 
-def train(options: ImitationOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False) -> Session:
-    """Trains until the epochs or the patience are over; the run's folder has everything, and a closed session is given.
+def train(options: ImitationOptions, *, stop: Stop = lambda: False) -> Session:
+    """Trains until the epochs or the patience are over; the run's folder has everything, and its session is closed."""
+    return finish(training(options, stop=stop))
+
+
+def training(
+    options: ImitationOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False
+) -> Turns[Session]:
+    """As `train`, in turns with others.
 
     Args:
         options: What was asked for.
@@ -109,17 +126,18 @@ def train(options: ImitationOptions, *, panel: tuple[Panel, int] | None = None, 
         stop: Asked after each epoch whether to stop early; the run can be resumed.
     """
     protocol = options.resolve()
+    check_file(options)
     with Session(options, "imitation", panel) as session:
         source = open_source(options, session)
         replay, feed, learner = prepare(options, protocol, source, session)
         try:
-            learn(options, protocol, session, replay, feed, learner, stop)
+            yield from learning(options, protocol, session, replay, feed, learner, stop)
         finally:
             replay.close()
     return session
 
 
-def learn(
+def learning(
     options: ImitationOptions,
     protocol: Resolved,
     session: Session,
@@ -128,7 +146,7 @@ def learn(
     learner: ImitationLearner,
     stop: Stop,
     after_epoch: Callable[[], dict[str, Any]] = dict,
-) -> None:
+) -> Turns[None]:
     """Epoch after epoch: learn, validate, keep; `after_epoch` adds to each row of results."""
     epoch, demos, begun = 0, 0, time.monotonic()
     if (kept := session.restore(learner.optimizer)) is not None:
@@ -137,12 +155,14 @@ def learn(
         replay.load_state_dict(state["replay"])
         epoch, demos = state["epoch"], state["demos"]
     frames_an_epoch = protocol.updates * learner.memory.shape[0] * protocol.recurrence
-    finished = False
+    finished = epoch >= options.epochs or session.since_best > options.patience
     while not finished:
         set_learning_rate(learner.optimizer, protocol.learning_rate * options.decay ** (epoch // 100))
         started, before = time.perf_counter(), feed.begun
         for _ in range(protocol.updates):
             learner.learn(next(feed))
+            yield
+        yield from waiting(learner.device)
         measures = learner.measures()
         seconds = time.perf_counter() - started
         epoch, demos = epoch + 1, demos + feed.begun - before
@@ -159,7 +179,7 @@ def learn(
 
         late = options.max_minutes is not None and time.monotonic() - begun > 60 * options.max_minutes
         finished = epoch >= options.epochs or session.since_best > options.patience
-        finished = finished or late or session.run.interrupted or stop()
+        finished = finished or late or session.asked_to_stop(stop)
         state = {"epoch": epoch, "demos": demos, "replay": replay.state_dict()}
         session.save(epoch, learner.optimizer, learner.tensors(), state, best=best, now=finished)
 
@@ -209,7 +229,11 @@ def read_weights(options: ImitationOptions) -> dict[str, float] | None:
     """How often each level comes up; None: equally often."""
     if options.weights is None:
         return None
-    names, shares = options.level_names, [float(share) for share in options.weights.split(",")]
+    names = options.level_names
+    try:
+        shares = [float(share) for share in options.weights.split(",")]
+    except ValueError:
+        raise ValueError(f"weights must be numbers with commas between, not {options.weights!r}") from None
     if len(shares) != len(names):
         raise ValueError(f"there are {len(shares)} weights for {len(names)} levels")
     return dict(zip(names, shares, strict=True))
@@ -224,7 +248,7 @@ def open_source(
     if options.endless:
         return ExpertSource(weights or names, rules=options.rules, seed=options.seed, threads=threads)
     if options.file is not None:
-        check_file(options, names)
+        check_file(options)
         return file_source(options.file, seed=options.seed, demos=options.demos, weights=weights)
     assert options.demos is not None
     path = session.folder / "demos.parquet"
@@ -232,13 +256,23 @@ def open_source(
     return file_source(path, seed=options.seed, weights=weights)
 
 
-def check_file(options: ImitationOptions, names: list[str]) -> None:
+def check_file(options: ImitationOptions) -> None:
     """Refuses a file whose demonstrations are of other levels or rules than asked for, or of reserved seeds."""
-    with DemoFile(options.file or "") as file:
+    if options.file is None:
+        return
+    with DemoFile(options.file) as file:
+        names = options.level_names
         if file.rules != options.rules:
             raise ValueError(f"{options.file} is of rules {file.rules!r}; say --rules {file.rules}")
         if sorted(file.levels) != sorted(names):
             raise ValueError(f"{options.file} holds {', '.join(file.levels)}; say --levels {','.join(file.levels)}")
+        count = len(file) if options.demos is None else options.demos
+        if count > len(file):
+            raise ValueError(f"{options.file} has {len(file)} demonstrations, so {count} cannot be taken from it")
+        if (file.read(slice(0, count), missions=False).seeds >= RESERVED).any():
+            raise ValueError(
+                f"{options.file} holds missions that are reserved for validation and test (seeds from 10^9)"
+            )
 
 
 def mean_length(source: DemoSource) -> float:

@@ -59,6 +59,12 @@ class TrainingOptions:
     quiet: bool = False
     """Show nothing."""
 
+    def __post_init__(self) -> None:
+        names = self.level_names
+        if len(set(names)) < len(names):
+            raise ValueError(f"a level is named more than once in {self.levels!r}")
+        check_counts(self, "validation_missions")
+
     @property
     def total(self) -> float:
         """How much there is to do."""
@@ -96,9 +102,20 @@ class TrainingOptions:
         """The largest file of weights."""
         return None if self.max_part_mib is None else self.max_part_mib * 2**20
 
+    @property
+    def may_differ(self) -> tuple[str, ...]:
+        """What may be otherwise when a run is resumed: how long, where and how visibly, but not what."""
+        return MAY_DIFFER
 
-# What may be otherwise when a run is resumed: how long, where and how visibly, but not what.
+
+def check_counts(options: object, *names: str) -> None:
+    """Raises if one of these settings is a number below 1."""
+    for name in names:
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise ValueError(f"{name} must be from 1 on, not {value}")
+
+
 MAY_DIFFER = (
     *("out", "resume", "device", "fast", "save_seconds", "save_dtype", "max_part_mib", "tensorboard", "quiet"),
-    *("epochs", "patience", "frames", "max_minutes", "stop_when_known"),
+    "max_minutes",
 )

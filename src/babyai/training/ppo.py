@@ -20,10 +20,11 @@ from babyai.engine import Engine
 from babyai.evaluation.statistics import centred_sample_efficiency
 from babyai.training.feed import pad_missions
 from babyai.training.optimizer import descend, learning_state, make_adam
-from babyai.training.options import TrainingOptions
+from babyai.training.options import TrainingOptions, check_counts
 from babyai.training.panel import Panel
 from babyai.training.rollout import Collector, Rollout
 from babyai.training.session import Session, Stop
+from babyai.training.turns import Turns, finish, waiting
 
 MEASURES = ("policy_loss", "value_loss", "entropy", "value", "gradient_norm")
 # The authors write a row of results every so many updates, and smooth over so many rows.
@@ -64,6 +65,7 @@ class PPOSettings:
     """Gradients longer than this are cut to it."""
 
     def __post_init__(self) -> None:
+        check_counts(self, "worlds", "steps", "recurrence", "minibatches", "epochs")
         if self.steps % self.recurrence:
             raise ValueError(f"recurrence {self.recurrence} does not divide the {self.steps} steps between updates")
         if self.pieces % self.minibatches:
@@ -134,7 +136,11 @@ class PPO:
 
     def update(self) -> Rollout:
         """Plays and learns once; returns what was played."""
-        rollout = self.collector.collect()
+        return finish(self.updating())
+
+    def updating(self) -> Turns[Rollout]:
+        """Plays and learns once, giving way to others meanwhile."""
+        rollout = yield from self.collector.collecting()
         advantages = estimate_advantages(rollout, self.settings)
         chunk = rollout.chunk
         missions, index, self._words = pad_missions(chunk, self._words)
@@ -196,8 +202,11 @@ class PPO:
 
     def tensors(self) -> dict[str, Tensor]:
         """What has to be kept beside model and optimizer to go on later."""
-        worlds = np.frombuffer(self.collector.engine.worlds.tobytes(), dtype=np.uint8)
-        return {**self.collector.tensors(), "worlds": torch.from_numpy(worlds.copy())}
+        engine = self.collector.engine
+        worlds = np.frombuffer(engine.worlds.tobytes(), dtype=np.uint8)
+        # A world does not tell all: what its agent sees first can be from before it was given something to carry.
+        kept = {"worlds": torch.from_numpy(worlds.copy()), "images": torch.from_numpy(engine.images.copy())}
+        return {**self.collector.tensors(), **kept}
 
     def state(self) -> dict[str, Any]:
         """The rest of it, in the types of JSON."""
@@ -208,6 +217,7 @@ class PPO:
         engine = self.collector.engine
         for index, world in enumerate(tensors["worlds"].numpy().reshape(engine.num_worlds, -1)):
             engine.restore(index, world.tobytes())
+        engine.images[:] = tensors["images"].numpy()
         self.collector.load(tensors, state["acting"])
         self.generator.bit_generator.state = state["mixing"]
         self.working.refresh()
@@ -217,7 +227,7 @@ class PPO:
 
 
 @dataclass(frozen=True)
-class PPOOptions(TrainingOptions, PPOSettings):
+class PPOOptions(PPOSettings, TrainingOptions):
     """Learn from reward (appendix B)."""
 
     frames: int = 50_000_000
@@ -232,6 +242,15 @@ class PPOOptions(TrainingOptions, PPOSettings):
     """Stop as soon as both sample efficiencies are known."""
     max_minutes: float | None = None
     """Stop after so many minutes; `--resume` goes on."""
+
+    def __post_init__(self) -> None:
+        TrainingOptions.__post_init__(self)
+        PPOSettings.__post_init__(self)
+
+    @property
+    def may_differ(self) -> tuple[str, ...]:
+        """What may be otherwise when a run is resumed."""
+        return (*super().may_differ, "frames", "stop_when_known", "validate_every")
 
     @property
     def total(self) -> float:
@@ -297,8 +316,15 @@ class SampleEfficiency:
         vars(self).update(state | {"recent": deque(state["recent"], maxlen=RECENT_EPISODES)})
 
 
-def train(options: PPOOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False) -> Session:
-    """Trains until the frames are over or the sample efficiency is known; the run's folder has everything.
+def train(options: PPOOptions, *, stop: Stop = lambda: False) -> Session:
+    """Trains until the frames are over or the sample efficiency is known; the run's folder has everything."""
+    return finish(training(options, stop=stop))
+
+
+def training(
+    options: PPOOptions, *, panel: tuple[Panel, int] | None = None, stop: Stop = lambda: False
+) -> Turns[Session]:
+    """As `train`, in turns with others.
 
     Args:
         options: What was asked for.
@@ -311,12 +337,12 @@ def train(options: PPOOptions, *, panel: tuple[Panel, int] | None = None, stop: 
         statistics = options.statistics or ("step" if options.protocol == "code" else "chunk")
         common = {"seed": options.seed, "precision": session.precision, "fast": options.fast}
         ppo = PPO(session.model, engine, options, statistics=statistics, **common)
-        window = options.window or (SHORT_WINDOW if options.levels == "GoToRedBallGrey" else WINDOW)
-        learn(options, session, ppo, SampleEfficiency(window, options.worlds), stop)
+        window = options.window or (SHORT_WINDOW if options.level_names == ["GoToRedBallGrey"] else WINDOW)
+        yield from learning(options, session, ppo, SampleEfficiency(window, options.worlds), stop)
     return session
 
 
-def learn(options: PPOOptions, session: Session, ppo: PPO, efficiency: SampleEfficiency, stop: Stop) -> None:
+def learning(options: PPOOptions, session: Session, ppo: PPO, efficiency: SampleEfficiency, stop: Stop) -> Turns[None]:
     """Row after row of ten updates: play, learn, count, keep."""
     update, begun = 0, time.monotonic()
     if (kept := session.restore(ppo.optimizer)) is not None:
@@ -324,14 +350,15 @@ def learn(options: PPOOptions, session: Session, ppo: PPO, efficiency: SampleEff
         ppo.load(tensors, state["ppo"])
         efficiency.load(state["efficiency"])
         update = state["update"]
-    finished = False
+    finished = update * options.frames_an_update >= options.frames or (options.stop_when_known and efficiency.known)
     while not finished:
         started, lengths, returns = time.perf_counter(), [], []
         for _ in range(UPDATES_A_ROW):
-            rollout = ppo.update()
+            rollout = yield from ppo.updating()
             efficiency.add(rollout.returns)
             returns += rollout.returns
             lengths += rollout.lengths
+        yield from waiting(ppo.device)
         measures = ppo.measures()
         seconds = time.perf_counter() - started
         update += UPDATES_A_ROW
@@ -351,6 +378,6 @@ def learn(options: PPOOptions, session: Session, ppo: PPO, efficiency: SampleEff
 
         late = options.max_minutes is not None and time.monotonic() - begun > 60 * options.max_minutes
         finished = frames >= options.frames or (options.stop_when_known and efficiency.known)
-        finished = finished or late or session.run.interrupted or stop()
+        finished = finished or late or session.asked_to_stop(stop)
         state = {"update": update, "ppo": ppo.state(), "efficiency": efficiency.state()}
         session.save(update, ppo.optimizer, ppo.tensors(), state, best=best, now=finished)

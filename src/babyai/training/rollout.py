@@ -13,6 +13,7 @@ from babyai.agents.unroll import Unroller
 from babyai.demos.replay import TILE_PIXELS, Chunk
 from babyai.engine import Engine
 from babyai.render.blit import blit_views, view_tiles
+from babyai.training.turns import Turns, finish
 
 
 @dataclass
@@ -76,12 +77,18 @@ class Collector:
         self._episode = np.zeros(count), np.zeros(count, dtype=np.int64)
         self._packer, self._unroll = Packer(count, self.device), Unroller(model, compiled=on_gpu)
         self._act = Captured(self._decide, self.device, self._changes, enabled=fast, exact=exact)
+        self._answered = torch.cuda.Event() if self.device.type == "cuda" else None
+        self._answer = torch.empty((3, count), pin_memory=self._answered is not None)
         self._pixels = observe_for(model) == "rgb"
         side = engine.view_size * TILE_PIXELS
         self._frames = np.empty((count, side, side, 3), dtype=np.uint8) if self._pixels else engine.images
 
     def collect(self) -> Rollout:
         """Plays T steps."""
+        return finish(self.collecting())
+
+    def collecting(self) -> Turns[Rollout]:
+        """Plays T steps, giving way whenever the device has something to do first."""
         steps, count = self.steps, self.engine.num_worlds
         rollout = Rollout(
             chunk=Chunk.empty(steps, count, self.engine.view_size, "rgb" if self._pixels else "symbolic"),
@@ -99,21 +106,31 @@ class Collector:
         chunk = rollout.chunk
         chunk.count = count
         chunk.mission_table[:count] = self.engine.missions
-        with torch.no_grad():
-            for step in range(steps):
-                if step % self.recurrence == 0:
-                    rollout.memories.append(self.memory.clone())
-                self._step(rollout, step, numbers, chances[step])
-            # What the critic expects after the last step; the agent sees that again when it goes on.
-            before = self.memory.clone(), self.last_actions.clone()
-            rollout.values[steps] = self._decide_now(chances[steps])[1]
-            self.memory.copy_(before[0])
-            self.last_actions.copy_(before[1])
+        for step in range(steps):
+            if step % self.recurrence == 0:
+                rollout.memories.append(self.memory.clone())
+            decided = self._decide_soon(chances[step])
+            yield
+            self._step(rollout, step, numbers, *self._decided(decided))
+        # What the critic expects after the last step; the agent sees that again when it goes on.
+        before = self.memory.clone(), self.last_actions.clone()
+        decided = self._decide_soon(chances[steps])
+        self.memory.copy_(before[0])
+        self.last_actions.copy_(before[1])
+        yield
+        rollout.values[steps] = self._decided(decided)[1]
         return rollout
 
-    def _step(self, rollout: Rollout, step: int, numbers: np.ndarray, chances: Tensor) -> None:
+    def _step(
+        self,
+        rollout: Rollout,
+        step: int,
+        numbers: np.ndarray,
+        actions: np.ndarray,
+        values: np.ndarray,
+        log_chances: np.ndarray,
+    ) -> None:
         engine, chunk = self.engine, rollout.chunk
-        actions, values, log_chances = self._decide_now(chances)
         chunk.images[step], chunk.directions[step], chunk.first[step] = self._frames, engine.directions, self.first
         chunk.actions[step], chunk.mission_index[step] = actions, numbers
         rollout.last_actions[step] = np.where(self.first, -1, self._before)
@@ -135,13 +152,26 @@ class Collector:
                 chunk.mission_table[numbers[over]] = engine.missions[over]
                 chunk.count += len(over)
 
-    def _decide_now(self, chances: Tensor) -> np.ndarray:
-        """(3, N): actions, values, log chances."""
+    def _decide_soon(self, chances: Tensor) -> Tensor:
+        """Starts to decide; (3, N), which may not be read before `_decided`: actions, values, log chances."""
         engine = self.engine
         if self._pixels:
             blit_views(engine.images, *view_tiles(TILE_PIXELS), self._frames, 0, engine.num_worlds)
         rows = self._packer.pack(self._frames, engine.missions, engine.directions, self.first)
-        return self._act(rows, chances).cpu().numpy()
+        with torch.no_grad():
+            answer = self._act(rows, chances)
+        if self._answered is None:
+            return answer
+        self._answer.copy_(answer, non_blocking=True)
+        self._answered.record()
+        return self._answer
+
+    def _decided(self, answer: Tensor) -> np.ndarray:
+        """Waits until it is decided."""
+        if self._answered is not None:
+            self._answered.synchronize()
+        # The next answer is written to the same place.
+        return answer.numpy().copy()
 
     def _decide(self, rows: Tensor, chances: Tensor) -> Tensor:
         logits, values, memory = self._unroll(self._packer.unpack(rows, self.last_actions), self.memory)

@@ -151,6 +151,7 @@ class Run:
         tensors: Mapping[str, Tensor],
         state: Mapping[str, Any],
         best: bool = False,
+        write_best: Callable[[Path], object] | None = None,
     ) -> Path:
         """Writes a checkpoint, and removes those that are older than the newest `keep`; returns its folder.
 
@@ -160,6 +161,7 @@ class Run:
             tensors: All else that has to be remembered; on any device, in any layout.
             state: All else that JSON can hold.
             best: Whether this is the best model so far; `checkpoints/best` is then replaced by its files.
+            write_best: Writes the files of the best model, if they shall be other ones.
 
         Raises:
             OSError: The disk is full or cannot be written to. Earlier checkpoints are as they were.
@@ -167,7 +169,7 @@ class Run:
         with saying_what_is_kept(self._checkpoints.folder):
             os.fsync(self._metrics.fileno())
         about = {"metrics_bytes": self._metrics_bytes(), "state": state}
-        return self._checkpoints.save(number, write_model, tensors, about, best)
+        return self._checkpoints.save(number, write_model, tensors, about, best, write_best)
 
     def latest(self) -> tuple[Path, dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint: folder (with the model's files), tensors on the CPU, state; None if there is none."""

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,12 +14,15 @@ from torch import Tensor, nn
 from babyai.agents.checkpoint import fit_tensors, load_tensors, load_weights, write_model
 from babyai.agents.custom import build_model
 from babyai.agents.device import Precision, find_device, find_precision, place_model
+from babyai.agents.tensors import Dtype
 from babyai.evaluation.evaluate import VALIDATION_SEED, Evaluation, evaluate
 from babyai.evaluation.players import AgentPlayer
-from babyai.training.options import MAY_DIFFER, TrainingOptions
+from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
 from babyai.training.run import Kind, Run
 from babyai.training.state import load_optimizer_tensors, optimizer_tensors
+
+Stop = Callable[[], bool]
 
 
 class Session:
@@ -37,7 +41,7 @@ class Session:
             None if options.precision == "auto" else options.precision, self.device
         )
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(options.seed)
+            torch.default_generator.manual_seed(options.seed)
             model = build_model(self.agent)
         if options.init_from is not None and not options.resume:
             load_weights(model, options.init_from)
@@ -48,11 +52,15 @@ class Session:
         folder = options.run_folder(kind)
         config, flags = asdict(options), {"tensorboard": options.tensorboard}
         self.run = self._stack.enter_context(
-            Run.resume(folder, config, kind=kind, may_differ=MAY_DIFFER, **flags)
+            Run.resume(folder, config, kind=kind, may_differ=options.may_differ, **flags)
             if options.resume
             else Run.create(folder, config, kind, **flags)
         )
-        self._stack.enter_context(self.run.catching_interrupts())
+        # A run that is resumed may have been killed before its first checkpoint.
+        if options.init_from is not None and options.resume and self.run.latest() is None:
+            load_weights(self.model, options.init_from)
+        # Whoever shows several runs side by side stops all of them.
+        self._stack.enter_context(nullcontext() if panel else self.run.catching_interrupts())
         self._panel, self._line = panel or (
             Panel(options.total, options.unit, f"{kind} {options.levels}", quiet=options.quiet),
             0,
@@ -93,6 +101,12 @@ class Session:
         self.best_success, self.since_best = max(success, self.best_success), 0 if better else self.since_best + 1
         return better
 
+    def asked_to_stop(self, stop: Stop) -> bool:
+        """Whether Ctrl-C was pressed, or `stop` says so."""
+        if stop():
+            self.run.interrupted = True
+        return self.run.interrupted
+
     def show(self, done: float, row: dict[str, Any]) -> None:
         """Keeps a row, and shows it."""
         self.run.log(row)
@@ -113,18 +127,20 @@ class Session:
             return
         self.run.save(
             number,
-            lambda folder: write_model(folder, self.model, self.agent, max_part_bytes=self.options.max_part_bytes),
+            partial(self._write_model, "float32"),
             optimizer_tensors(optimizer, self.model) | tensors,
             state | {"session": [self.best_success, self.validations, self.since_best]},
             best=best,
+            write_best=partial(self._write_model, self.options.save_dtype),
         )
         self._saved = time.monotonic()
+
+    def _write_model(self, dtype: Dtype, folder: Path) -> None:
+        limit = self.options.max_part_bytes
+        write_model(folder, self.model, self.agent, dtype=dtype, max_part_bytes=limit)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
-
-
-Stop = Callable[[], bool]

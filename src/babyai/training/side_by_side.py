@@ -2,10 +2,8 @@
 
 import contextlib
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -13,58 +11,53 @@ from babyai.agents.device import find_device
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
 from babyai.training.session import Session
-
-# Seconds after which a waiting thread gets its turn. Python's own 5 ms are longer than a whole step of acting.
-SWITCH_INTERVAL = 2e-4
+from babyai.training.turns import Turns
 
 
 def train_side_by_side(
-    train: Callable[..., Session], options: Sequence[TrainingOptions], quiet: bool = False
+    training: Callable[..., Turns[Session]], options: Sequence[TrainingOptions], quiet: bool = False
 ) -> list[Session]:
-    """Trains several runs at once, each in a thread and with a stream of its own.
+    """Trains several runs at once, which take turns, each with a stream of its own.
 
-    Each run gives what it would give alone. An error in one stops the others, which save first.
+    Each run gives what it would give alone. An error in one stops all, and can be seen; they can be resumed.
 
     Args:
-        train: `babyai.training.imitation.train`, or that of another module.
+        training: `babyai.training.imitation.training`, or that of another module.
         options: Of each run.
         quiet: Show nothing.
     """
-    with asking_to_stop() as stopping, taking_short_turns(), ThreadPoolExecutor(len(options)) as threads:
-        title = f"{len(options)} runs side by side: {options[0].levels}"
-        with Panel(max(each.total for each in options), options[0].unit, title, quiet, runs=len(options)) as panel:
-
-            def work(number: int) -> Session:
-                try:
-                    with own_stream(options[number].device):
-                        return train(options[number], panel=(panel, number), stop=stopping.is_set)
-                except BaseException:
-                    stopping.set()
-                    raise
-
-            return list(threads.map(work, range(len(options))))
+    title, total = f"{len(options)} runs side by side: {options[0].levels}", max(each.total for each in options)
+    with asking_to_stop() as stopping, Panel(total, options[0].unit, title, quiet, runs=len(options)) as panel:
+        runs = [training(each, panel=(panel, line), stop=stopping.is_set) for line, each in enumerate(options)]
+        return take_turns(runs, [each.device for each in options])
 
 
-@contextlib.contextmanager
-def own_stream(device: str) -> Iterator[None]:
-    """On a GPU, what this thread starts does not wait for what other threads start."""
+def take_turns(runs: Sequence[Turns[Session]], devices: Sequence[str]) -> list[Session]:
+    """Gives each run a turn after the other until all are done; what they return, in their order."""
+    streams = [own_stream(device) for device in devices]
+    under_way, results = dict(enumerate(runs)), {}
+    try:
+        while under_way:
+            for number, run in list(under_way.items()):
+                with streams[number]():
+                    try:
+                        next(run)
+                    except StopIteration as end:
+                        results[number] = end.value
+                        del under_way[number]
+    finally:
+        for run in under_way.values():
+            run.close()
+    return [results[number] for number in range(len(runs))]
+
+
+def own_stream(device: str) -> Callable[[], contextlib.AbstractContextManager[object]]:
+    """Gives contexts within which, on a GPU, nothing waits for what other runs have started."""
     place = find_device(device)
     if place.type != "cuda":
-        yield
-        return
-    with torch.cuda.device(place), torch.cuda.stream(torch.cuda.Stream(place)):
-        yield
-
-
-@contextlib.contextmanager
-def taking_short_turns() -> Iterator[None]:
-    """Threads within take turns more often."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_INTERVAL)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
+        return contextlib.nullcontext
+    stream = torch.cuda.Stream(place)
+    return lambda: torch.cuda.stream(stream)
 
 
 @contextlib.contextmanager
