@@ -9,10 +9,8 @@ run's rows; `python -m benchmarks.learning --collect OUT` puts them into results
 import argparse
 import gzip
 import json
-import queue
 import shlex
 import sys
-import threading
 import time
 import traceback
 from dataclasses import MISSING, asdict, fields
@@ -26,8 +24,10 @@ from babyai.evaluation.players import AgentPlayer
 from babyai.evaluation.statistics import best_rolling_mean
 from babyai.training import dagger, imitation, ppo
 from babyai.training.origin import describe_origin
+from babyai.training.panel import Panel
 from babyai.training.run import read_rows
-from babyai.training.side_by_side import own_stream, taking_short_turns
+from babyai.training.side_by_side import own_stream
+from babyai.training.turns import Turns
 
 ROOT = Path(__file__).parent.parent
 TEST_MISSIONS = 2048
@@ -121,18 +121,19 @@ def command_of(kind: str, options: Any) -> str:
     return shlex.join(words)
 
 
-def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, stop: Any) -> None:
+def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, stop: Any) -> Turns[None]:
     """Trains a cell, tests its best checkpoint and its last one, and writes what came of it."""
     began = time.time()
     options = type(options)(**asdict(options) | {"out": str(runs / name)})
-    with own_stream(options.device):
-        session = TRAINERS[kind].train(options, stop=stop)
-        entry = {"cell": name, "command": command_of(kind, options), "seconds": time.time() - began}
-        entry |= describe_rows(read_rows(runs / name), kind)
-        # Before testing, so that what was trained is kept whatever happens then.
-        (out / f"{name}.json").write_text(json.dumps(entry))
-        entry["test"] = test_agents(runs / name, session, options.level_names[0])
-        (out / f"{name}.json").write_text(json.dumps(entry))
+    # No output of its own, and signals are left to the others.
+    with Panel(options.total, options.unit, name, quiet=True) as panel:
+        session = yield from TRAINERS[kind].training(options, panel=(panel, 0), stop=stop)
+    entry = {"cell": name, "command": command_of(kind, options), "seconds": time.time() - began}
+    entry |= describe_rows(read_rows(runs / name), kind) | {"whole": not session.run.interrupted}
+    # Before testing, so that what was trained is kept whatever happens then.
+    (out / f"{name}.json").write_text(json.dumps(entry))
+    entry["test"] = test_agents(runs / name, session, options.level_names[0])
+    (out / f"{name}.json").write_text(json.dumps(entry))
     print(summary_of(entry), flush=True)
 
 
@@ -163,35 +164,33 @@ def summary_of(entry: dict[str, Any]) -> str:
     )
 
 
-def run_all(cells: dict[str, tuple[str, Any]], workers: int, minutes: float, out: Path, runs: Path) -> None:
-    """Trains all cells, `workers` at a time, until they or the minutes are over."""
+def run_all(cells: dict[str, tuple[str, Any]], at_once: int, minutes: float, out: Path, runs: Path) -> None:
+    """Trains all cells, some at a time, until they or the minutes are over."""
     deadline = time.monotonic() + 60 * minutes
-    waiting: queue.SimpleQueue[tuple[str, tuple[str, Any]]] = queue.SimpleQueue()
-    for each in cells.items():
-        if not (out / f"{each[0]}.json").exists():
-            waiting.put(each)
 
     def late() -> bool:
         return time.monotonic() > deadline
 
-    def work() -> None:
-        while not late():
+    waiting = [
+        (name, run_cell(name, kind, options, runs, out, late), own_stream(options.device))
+        for name, (kind, options) in cells.items()
+        if not (out / f"{name}.json").exists()
+    ]
+    under_way: list[tuple[str, Turns[None], Any]] = []
+    while under_way or (waiting and not late()):
+        while waiting and len(under_way) < at_once and not late():
+            under_way.append(waiting.pop(0))
+        for each in list(under_way):
+            name, run, stream = each
             try:
-                name, (kind, options) = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                run_cell(name, kind, options, runs, out, late)
+                with stream():
+                    next(run)
+            except StopIteration:
+                under_way.remove(each)
             except Exception:
+                under_way.remove(each)
                 print(f"{name} failed:", flush=True)
                 traceback.print_exc()
-
-    with taking_short_turns():
-        threads = [threading.Thread(target=work) for _ in range(workers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
 
 
 def collect(out: Path, target: Path) -> None:
@@ -207,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []])
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path("learning"))
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
     parser.add_argument("--part", default="0/1", help="k/n: every n-th cell, from number k on")
@@ -224,7 +223,7 @@ def main() -> None:
     cells = {name: each for name, each in cells.items() if not any(part in name for part in left_out if part != "-")}
     part, parts = map(int, arguments.part.split("/"))
     cells = dict(list(cells.items())[part::parts])
-    run_all(cells, arguments.workers, arguments.minutes, arguments.out, arguments.runs)
+    run_all(cells, arguments.at_once, arguments.minutes, arguments.out, arguments.runs)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Each figure is of the whole loop (worlds, replay, acting, updates), without vali
 import argparse
 import json
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,8 @@ from babyai.training.imitation import ImitationOptions, mean_length
 from babyai.training.learner import ImitationLearner
 from babyai.training.origin import describe_origin
 from babyai.training.ppo import PPO, PPOSettings
-from babyai.training.side_by_side import own_stream, taking_short_turns
+from babyai.training.side_by_side import take_turns
+from babyai.training.turns import waiting
 
 ROUNDS = 3
 
@@ -92,22 +92,16 @@ def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str
     """Several seeds side by side."""
     runs = [make_ppo(seed, device) for seed in range(count)]
 
-    def go(each: int) -> None:
-        def work(ppo: PPO) -> None:
-            with own_stream(str(device)):
-                for _ in range(each):
-                    ppo.update()
-                wait(device)
+    def play(ppo: PPO) -> Any:
+        for _ in range(updates):
+            yield from ppo.updating()
+        yield from waiting(device)
 
-        threads = [threading.Thread(target=work, args=(ppo,)) for ppo in runs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    def go() -> None:
+        take_turns([play(ppo) for ppo in runs], [str(device)] * count)
 
-    with taking_short_turns():
-        go(updates)
-        seconds = seconds_of(lambda: go(updates), device)
+    go()
+    seconds = seconds_of(go, device)
     return {"seeds": count, "frames_per_second": count * updates * PPOSettings().frames_an_update / seconds}
 
 

@@ -1,6 +1,6 @@
-"""What `make quickstart` does: an agent learns to follow an instruction, from nothing, in minutes and without a GPU.
+"""What `make quickstart` does: an agent learns to follow an instruction, in minutes and without a GPU.
 
-The recipe is made for two cores, and is not the paper's: see `Recipe`.
+The recipe is made for two cores, and is not the paper's; see `Recipe`.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from babyai.agents import Agent
 
 LEVEL = "GoToRedBallGrey"
-PAPER = "99.7 ± 0.1"
-"""The paper's success with as many demonstrations, in per cent (Table 3, `bow_endpool_res`, 5 thousand)."""
+# Of `bow_endpool_res` with 5 thousand demonstrations (Table 3).
+PAPER = "99.7 ± 0.1 %"
 # Sums are rounded in an order that depends on the number of threads, so it is the same on every machine.
 THREADS = 2
 # Updates from one line of progress to the next.
@@ -44,20 +44,20 @@ FILMED, GAP, HELD = 4, 8, 8
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the agent learns. The paper takes 256 demonstrations an update, a rate of 1e-4, and thousands of updates.
+    """How the agent learns.
 
-    On a processor an update costs as much as its frames, so that many small ones, at a higher rate that falls to
-    nothing, learn most in a given time.
+    On a processor an update costs as much as the frames it sees. So there are many updates that see few frames (the
+    paper: those of 256 demonstrations), at a rate that begins high and falls to nothing (the paper: 1e-4).
     """
 
     demos: int = 5000
-    """How many demonstrations there are; the paper's smallest number."""
+    """How many demonstrations there are, the fewest in the paper."""
     updates: int = 1100
     """How many steps of Adam."""
     lanes: int = 4
-    """Episodes side by side in an update."""
+    """Episodes side by side; an update sees lanes x steps frames."""
     steps: int = 20
-    """Frames of each, as in the paper; an update sees lanes x steps frames."""
+    """Frames of each in a row, as in the paper."""
     learning_rate: float = 5e-4
     """At the beginning; it falls to 0 in a straight line."""
     missions: int = MISSIONS
@@ -67,22 +67,23 @@ class Recipe:
 
 
 def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evaluation:
-    """An agent that learned by imitation lies in `folder`, with its demonstrations and a picture of it at work.
+    """An agent that learned by imitation lies in `folder`, with its demonstrations and a film of it at work.
 
     Args:
         folder: Where to; what an earlier call left there is replaced.
-        recipe: How it learns.
+        recipe: How it learns; None: in the way that is shown to everybody.
 
     Returns:
-        How it does on the test missions. On one machine it is the same each time.
+        How it does on test missions. On one machine it is the same each time.
     """
-    recipe, folder, console, begun = recipe or Recipe(), Path(folder), Console(highlight=False), time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
+    recipe, folder, begun = recipe or Recipe(), Path(folder), time.monotonic()
+    console = Console(soft_wrap=True, highlight=False)
     console.print(
-        f"An agent that knows nothing learns [bold]{LEVEL}[/bold]: watch an expert, imitate it, sit a test. That takes "
-        f"a few minutes without a GPU, and half a minute more the first time, when the worlds are compiled."
+        f"An agent that knows nothing learns [bold]{LEVEL}[/bold]: it is shown how, imitates, and sits a test.\n"
+        f"That takes a few minutes, and half a minute more the first time, when the worlds are compiled.\n"
     )
     with _threads(THREADS):
+        folder.mkdir(parents=True, exist_ok=True)
         _collect(folder / "demos.parquet", recipe, console)
         agent = _train(folder / "demos.parquet", recipe, console)
         agent.save(folder / "agent")
@@ -90,7 +91,13 @@ def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evalua
         result = _test(player, recipe, console)
         _film(player, folder / "agent.gif")
     _compare_speed(console)
-    _say_what_next(folder, time.monotonic() - begun, console)
+    console.rule(f"Done in {describe_time(time.monotonic() - begun)}")
+    console.print(
+        f"See it at work: [bold]{folder / 'agent.gif'}[/bold]\n\nTo go on:\n"
+        f"  babyai evaluate {folder / 'agent'} --levels {LEVEL},GoToRedBall\n"
+        f"  babyai demos show {folder / 'demos.parquet'} --steps\n"
+        f"  babyai train imitation --levels GoToRedBall --demos 10000  # as in the paper; long without a GPU"
+    )
     return result
 
 
@@ -115,12 +122,12 @@ def _threads(count: int) -> Iterator[None]:
 def _collect(path: Path, recipe: Recipe, console: Console) -> None:
     """Writes demonstrations, and shows the first."""
     console.rule("1. Demonstrations")
+    # Collecting never replaces what it finds, so it works beside it.
     with atomic_file(path) as temporary:
-        # Old demonstrations may be in the way of new ones, so these are collected beside them.
         collect(LEVEL, recipe.demos, 0, temporary)
     with DemoFile(path) as file:
         demo = file[0]
-    console.print(f"{recipe.demos:,} by the expert in {path}: {path.stat().st_size:,} bytes. The first of them:\n")
+    console.print(f"{recipe.demos:,} by the expert, {path.stat().st_size:,} bytes in {path}. The first:\n")
     # The drawing brings its own colours, which rich must not touch.
     print(next(draw_steps(demo, "paper", colour=console.is_terminal)).rsplit("\n", 2)[0])
     console.print(f"\nmission: [bold]{demo.mission}[/bold]\nexpert:  {words_of_actions(demo.actions)}\n")
@@ -137,20 +144,19 @@ def _train(demos: Path, recipe: Recipe, console: Console) -> "Agent":
     agent = Agent.create("bow_endpool_res", size="small", seed=recipe.seed)
     agent.model.train()
     learner = ImitationLearner(agent.model, recipe.lanes, learning_rate=recipe.learning_rate)
-    size = recipe.lanes * recipe.steps
-    title = f"imitation of {recipe.demos:,} demonstrations, {agent.num_parameters:,} weights"
+    frames = recipe.lanes * recipe.steps
+    title = f"imitation of {recipe.demos:,} demonstrations with {agent.num_parameters:,} weights"
     with (
         Replay(FileSource(demos, seed=recipe.seed), steps=recipe.steps, lanes=recipe.lanes) as replay,
-        Panel(recipe.updates * size, "frames", title, console=console) as panel,
+        Panel(recipe.updates * frames, "frames", title, console=console) as panel,
     ):
         feed, begun = Feed(replay, agent.device), time.monotonic()
-        for update in range(recipe.updates):
-            set_learning_rate(learner.optimizer, recipe.learning_rate * (1 - update / recipe.updates))
+        for done in range(1, recipe.updates + 1):
+            set_learning_rate(learner.optimizer, recipe.learning_rate * (1 - (done - 1) / recipe.updates))
             learner.learn(next(feed))
-            done = update + 1
             if done % EVERY == 0 or done == recipe.updates:
-                rate = done * size / (time.monotonic() - begun)
-                panel.update(done * size, {"update": done, "frames_per_second": rate} | learner.measures())
+                speed = done * frames / (time.monotonic() - begun)
+                panel.update(done * frames, {"update": done, "frames_per_second": speed} | learner.measures())
     agent.model.eval()
     return agent
 
@@ -161,20 +167,19 @@ def _test(player: AgentPlayer, recipe: Recipe, console: Console) -> Evaluation:
     with progress("playing", "missions") as report:
         result = evaluate(player, LEVEL, missions=recipe.missions, first_seed=TEST_SEED, progress=report)
     console.print(
-        f"{result.missions} missions that it never met: [bold]{100 * result.success_rate:.1f} %[/bold] success "
-        f"(95 % interval {100 * result.low:.1f} to {100 * result.high:.1f}), "
-        f"{result.mean_length:.1f} steps each\n"
-        f"the paper, with 5,000 demonstrations and its full protocol: {PAPER} %\n"
+        f"this agent on {result.missions} missions it never met: [bold]{100 * result.success_rate:.1f} %[/bold] "
+        f"succeed (95 % interval {100 * result.low:.1f} to {100 * result.high:.1f})\n"
+        f"the paper's, with 5,000 demonstrations and its full protocol: {PAPER}\n"
     )
     return result
 
 
 def _film(player: AgentPlayer, path: Path) -> None:
     """Writes a moving picture of the agent at the first test missions."""
-    engine = Engine(LEVEL, FILMED)
+    engine, first = Engine(LEVEL, FILMED), np.ones(FILMED, dtype=bool)
     engine.reset(TEST_SEED + np.arange(FILMED))
     player.begin(engine)
-    frames, first = [_draw(engine)], np.ones(FILMED, dtype=bool)
+    frames = [_draw(engine)]
     with evaluation_mode(player):
         while not engine.over.all():
             engine.step(player.act(engine, first), rest=True)
@@ -187,7 +192,7 @@ def _draw(engine: Engine) -> np.ndarray:
     """All worlds side by side, lit where the agents look."""
     pictures = [draw_world(world, view=view) for world, view in zip(engine.worlds, engine.images, strict=True)]
     gap = np.full((pictures[0].shape[0], GAP, 3), 255, dtype=np.uint8)
-    return np.hstack([part for picture in pictures for part in (picture, gap)][:-1])
+    return np.hstack([part for picture in pictures for part in (gap, picture)][1:])
 
 
 def _compare_speed(console: Console) -> None:
@@ -214,17 +219,6 @@ def _compare_speed(console: Console) -> None:
         engine.reset_over()
     ours = actions.size / (time.process_time() - begun)
     console.print(
-        f"The worlds themselves make {ours:,.0f} steps per CPU-second here, and Minigrid's {theirs:,.0f}: "
+        f"The worlds make {ours:,.0f} steps per CPU-second here, Minigrid's {theirs:,.0f}: "
         f"[bold]{ours / theirs:,.0f} times[/bold] as many.\n"
-    )
-
-
-def _say_what_next(folder: Path, seconds: float, console: Console) -> None:
-    console.rule(f"Done in {describe_time(seconds)}")
-    console.print(
-        f"the agent at work: [bold]{folder / 'agent.gif'}[/bold]\n\nTo go on:\n"
-        f"  babyai evaluate {folder / 'agent'} --levels {LEVEL} --missions 5000\n"
-        f"  babyai demos show {folder / 'demos.parquet'} --steps\n"
-        f"  babyai train imitation --help",
-        soft_wrap=True,
     )

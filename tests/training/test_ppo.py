@@ -385,7 +385,7 @@ def test_sample_efficiency_is_that_of_the_whole_log(seed: int, window: int) -> N
     efficiency = SampleEfficiency(window, worlds)
     known_at = None
     for number, returns in enumerate(updates, start=1):
-        efficiency.add(returns)
+        efficiency.add(returns, [1] * len(returns))
         if number == 200:
             # Stopped and gone on with.
             efficiency, before = SampleEfficiency(window, worlds), efficiency.state()
@@ -399,12 +399,12 @@ def test_sample_efficiency_is_that_of_the_whole_log(seed: int, window: int) -> N
 
 def test_rows_begin_with_a_failure_for_each_world() -> None:
     efficiency = SampleEfficiency(10, 64)
-    efficiency.add([0.5] * 16)
-    assert efficiency.close_row() == 16 / 64
-    efficiency.add([0.5] * 128)
-    assert efficiency.close_row() == 1.0
-    efficiency.add([0.0] * 32)
-    assert efficiency.close_row() == 0.5
+    efficiency.add([0.5] * 16, [5] * 16)
+    assert efficiency.close_row()["success"] == 16 / 64
+    efficiency.add([0.5] * 128, [5] * 128)
+    assert efficiency.close_row()["success"] == 1.0
+    efficiency.add([0.0] * 32, [5] * 32)
+    assert efficiency.close_row()["success"] == 0.5
     assert efficiency.centred is None and not efficiency.known
 
 
@@ -450,9 +450,9 @@ def test_validations_come_as_often_as_asked(tmp_path: Path, pretend: Pretend) ->
 
 
 def test_a_run_stops_when_both_figures_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def be_known(self: SampleEfficiency) -> float:
+    def be_known(self: SampleEfficiency) -> dict[str, float]:
         self.centred, self.trailing = 123, 456
-        return 1.0
+        return {"success": 1.0}
 
     with monkeypatch.context() as patch:
         patch.setattr(SampleEfficiency, "close_row", be_known)
@@ -496,7 +496,7 @@ def test_reward_follows_imitation(tmp_path: Path) -> None:
 def test_a_run_that_was_stopped_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     whole = train(tiny(tmp_path / "whole"))
     stopped = train(tiny(tmp_path / "parts"), stop=lambda: True)
-    assert len(stopped.run.rows()) == 1
+    assert len(stopped.run.rows()) == 0
     resumed = train(tiny(tmp_path / "parts", resume=True))
     assert_same_run(whole.folder, resumed.folder)
 

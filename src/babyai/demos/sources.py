@@ -122,7 +122,7 @@ class FileSource:
             self.demos: Demos = file.read(slice(0, count), missions=False)
             self.rules: Rules = file.rules
             self.levels = [find_level(name, file.rules) for name in file.levels]
-        self.seed, self.shuffle = seed, shuffle
+        self.seed, self.shuffle, self.weights = seed, shuffle, weights
         self._groups = self._split(weights)
         self._mixture = Mixture([1.0] if weights is None else list(weights.values()), seed)
         self._positions = [0] * len(self._groups)

@@ -25,6 +25,10 @@ from babyai.training.session import Session, Stop
 from babyai.training.turns import Turns, finish, waiting
 
 AHEAD = 3
+# Over how many demonstrations of a source without end their length is averaged.
+MEASURED = 1024
+# Runs with other seeds are shown other demonstrations: each has so many of its own, below the seeds that DAgger plays.
+ENDLESS_SEEDS, ENDLESS_RUNS = 10_000_000, 50
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,6 @@ class ImitationOptions(TrainingOptions):
     """At most so many."""
     patience: int = 100
     """Stop after so many validations without a better one."""
-    max_minutes: float | None = None
-    """Stop after so many minutes; `--resume` goes on."""
     batch: int | None = None
     """An update sees, on average, the frames of so many demonstrations: 256 (small) or 128 (big)."""
     recurrence: int | None = None
@@ -147,41 +149,46 @@ def learning(
     stop: Stop,
     after_epoch: Callable[[], dict[str, Any]] = dict,
 ) -> Turns[None]:
-    """Epoch after epoch: learn, validate, keep; `after_epoch` adds to each row of results."""
-    epoch, demos, begun = 0, 0, time.monotonic()
+    """Update after update; after each epoch validate, and keep a row, to which `after_epoch` adds."""
+    update, demos = 0, 0
     if (kept := session.restore(learner.optimizer)) is not None:
         tensors, state = kept
         learner.load_tensors(tensors)
         replay.load_state_dict(state["replay"])
-        epoch, demos = state["epoch"], state["demos"]
-    frames_an_epoch = protocol.updates * learner.memory.shape[0] * protocol.recurrence
-    finished = epoch >= options.epochs or session.since_best > options.patience
-    while not finished:
+        update, demos = state["update"], state["demos"]
+    frames = learner.memory.shape[0] * protocol.recurrence
+
+    def is_over() -> bool:
+        return update >= options.epochs * protocol.updates or session.since_best > options.patience
+
+    started, first_update, begun = time.perf_counter(), update, feed.begun
+    ending = is_over()
+    while not ending:
+        epoch = update // protocol.updates
         set_learning_rate(learner.optimizer, protocol.learning_rate * options.decay ** (epoch // 100))
-        started, before = time.perf_counter(), feed.begun
-        for _ in range(protocol.updates):
-            learner.learn(next(feed))
-            yield
-        yield from waiting(learner.device)
-        measures = learner.measures()
-        seconds = time.perf_counter() - started
-        epoch, demos = epoch + 1, demos + feed.begun - before
+        learner.learn(next(feed))
+        update, demos, begun = update + 1, demos + feed.begun - begun, feed.begun
+        session.advance(update * protocol.batch)
+        yield
 
-        results = session.validate(fresh=True)
-        success = sum(result.success_rate for result in results.values()) / len(results)
-        best = session.is_best(success)
-        row = {"epoch": epoch, "demos": demos, "frames": epoch * frames_an_epoch, "success": success, **measures}
-        row |= {"frames_per_second": frames_an_epoch / seconds, "seconds": seconds}
-        row |= {"validation_seconds": sum(result.seconds for result in results.values())}
-        row |= after_epoch()
-        row |= {"levels": {level: result.to_dict() for level, result in results.items()}}
-        session.show(epoch * protocol.epoch_demos, row)
-
-        late = options.max_minutes is not None and time.monotonic() - begun > 60 * options.max_minutes
-        finished = epoch >= options.epochs or session.since_best > options.patience
-        finished = finished or late or session.asked_to_stop(stop)
-        state = {"epoch": epoch, "demos": demos, "replay": replay.state_dict()}
-        session.save(epoch, learner.optimizer, learner.tensors(), state, best=best, now=finished)
+        best = False
+        if update % protocol.updates == 0:
+            yield from waiting(learner.device)
+            measures, seconds = learner.measures(), time.perf_counter() - started
+            results = session.validate(fresh=True)
+            success = sum(result.success_rate for result in results.values()) / len(results)
+            best = session.is_best(success)
+            row = {"epoch": epoch + 1, "demos": demos, "frames": update * frames, "success": success, **measures}
+            row |= {"frames_per_second": (update - first_update) * frames / seconds, "seconds": seconds}
+            row |= {"validation_seconds": sum(result.seconds for result in results.values())}
+            row |= after_epoch()
+            row |= {"levels": {level: result.to_dict() for level, result in results.items()}}
+            session.show(update * protocol.batch, row)
+            started, first_update = time.perf_counter(), update
+        ending = is_over() or session.must_end(stop)
+        if best or ending or session.time_to_save():
+            state = {"update": update, "demos": demos, "replay": replay.state_dict()}
+            session.save(update, learner.optimizer, learner.tensors(), state, best=best)
 
 
 def prepare(
@@ -246,7 +253,9 @@ def open_source(
     names, weights = options.level_names, read_weights(options)
     threads = options.threads or max(1, (os.cpu_count() or 1) - 2)
     if options.endless:
-        return ExpertSource(weights or names, rules=options.rules, seed=options.seed, threads=threads)
+        first = options.seed % ENDLESS_RUNS * ENDLESS_SEEDS
+        wanted = weights or names
+        return ExpertSource(wanted, rules=options.rules, seed=options.seed, first_seed=first, threads=threads)
     if options.file is not None:
         check_file(options)
         return file_source(options.file, seed=options.seed, demos=options.demos, weights=weights)
@@ -277,9 +286,9 @@ def check_file(options: ImitationOptions) -> None:
 
 def mean_length(source: DemoSource) -> float:
     """How many steps a demonstration has, on average."""
-    if isinstance(source, FileSource):
+    if isinstance(source, FileSource) and source.weights is None:
         return float(source.demos.lengths.mean())
     state = source.state()
-    lengths = source.take(512).lengths
+    lengths = source.take(MEASURED).lengths
     source.load(state)
     return float(lengths.mean())

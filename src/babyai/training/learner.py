@@ -89,7 +89,7 @@ class ImitationLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """What has to be kept beside model and optimizer to go on later."""
-        return {"memory": self.memory, "last_actions": self.last_actions}
+        return {"memory": self.memory, "last_actions": self.last_actions, "totals": self.totals}
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
         """Goes on where another learner was, with the weights that the model has now."""

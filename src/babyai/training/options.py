@@ -16,7 +16,7 @@ class TrainingOptions:
     levels: str = "GoToLocal"
     """One level, or several with commas between; `babyai levels` lists them."""
     out: str | None = None
-    """The run's folder; `runs/<kind>-<level>-<architecture>-<seed>` unless told."""
+    """The run's folder; `runs/<kind>-<levels>-<architecture>-<size>-<seed>` unless told."""
     resume: bool = False
     """Go on with the run in that folder, where it was when it stopped or was killed."""
     architecture: str = "bow_endpool_res"
@@ -46,6 +46,8 @@ class TrainingOptions:
     """auto is bf16 on a GPU, with weights kept in float32, and float32 elsewhere."""
     fast: bool = True
     """On a GPU, compile the model and record its kernels; without it, the same one by one."""
+    max_minutes: float | None = None
+    """Stop after so many minutes; `--resume` goes on."""
     validation_missions: int = 512
     """How many missions each validation plays, with seeds from 10^9 on."""
     save_seconds: float = 60.0
@@ -85,6 +87,11 @@ class TrainingOptions:
         if is_custom(self.architecture):
             from babyai.agents.custom import make_config
 
+            changed = [name for name in PAPERS_OWN if getattr(self, name) != getattr(TrainingOptions, name)]
+            if changed:
+                raise ValueError(
+                    f"{', '.join(changed)} only apply to the paper's architectures, not to a model of yours"
+                )
             return make_config(self.architecture)
         settings: dict[str, Any] = {name: getattr(self, name) for name in ("instruction", "direction", "last_action")}
         settings["bag_of_words"] = "mean" if self.protocol == "text" else "sum"
@@ -95,7 +102,8 @@ class TrainingOptions:
 
     def run_folder(self, kind: str) -> str:
         """Where the run is kept."""
-        return self.out or f"runs/{kind}-{self.levels}-{self.architecture.rpartition(':')[2]}-{self.size}-{self.seed}"
+        names = [kind, "+".join(self.level_names), self.architecture.rpartition(":")[2], self.size, str(self.seed)]
+        return self.out or f"runs/{'-'.join(names)}"
 
     @property
     def max_part_bytes(self) -> int | None:
@@ -115,6 +123,8 @@ def check_counts(options: object, *names: str) -> None:
             raise ValueError(f"{name} must be from 1 on, not {value}")
 
 
+# Options that make no sense for a model of one's own, which is always told heading and last action.
+PAPERS_OWN = ("size", "memory_dim", "instruction")
 MAY_DIFFER = (
     *("out", "resume", "device", "fast", "save_seconds", "save_dtype", "max_part_mib", "tensorboard", "quiet"),
     "max_minutes",

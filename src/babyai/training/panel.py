@@ -32,6 +32,8 @@ MOST_BARS, FEWEST_BARS = 24, 8
 WIDE = 100
 # Seconds between two lines of the same run where there is no terminal.
 LINE_INTERVAL = 2.0
+# Seconds between two signs of life, and after how many of silence a line is written where there is no terminal.
+ADVANCE_INTERVAL, SILENCE = 0.5, 30.0
 # Over how many updates the speed is averaged from which the time left follows.
 MEMORY = 100
 
@@ -93,6 +95,7 @@ class Panel:
     ) -> None:
         self.total, self.unit, self.title, self.quiet, self.shown = total, unit, title, quiet, shown
         self._console = console or Console(soft_wrap=True, highlight=False, markup=False)
+        self._begun = time.monotonic()
         self._runs = [_Shown() for _ in range(runs)]
         for run in self._runs:
             run.clock.append((time.monotonic(), start))
@@ -133,6 +136,16 @@ class Panel:
             return
         state.line = self._line(row, run)
         if now - state.said >= LINE_INTERVAL or done >= self.total:
+            self._write_line(state)
+
+    def advance(self, done: float, run: int = 0) -> None:
+        """Shows how far a run is between two rows; without a terminal, only if nothing has been said for long."""
+        state, now = self._runs[run], time.monotonic()
+        if now - state.clock[-1][0] < ADVANCE_INTERVAL:
+            return
+        state.clock.append((now, done))
+        if self._live is None and now - max(state.said, self._begun) >= SILENCE:
+            state.line = self._line({self.unit: done}, run)
             self._write_line(state)
 
     def _write_line(self, run: _Shown) -> None:

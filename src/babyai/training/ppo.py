@@ -206,7 +206,7 @@ class PPO:
         worlds = np.frombuffer(engine.worlds.tobytes(), dtype=np.uint8)
         # A world does not tell all: what its agent sees first can be from before it was given something to carry.
         kept = {"worlds": torch.from_numpy(worlds.copy()), "images": torch.from_numpy(engine.images.copy())}
-        return {**self.collector.tensors(), **kept}
+        return {**self.collector.tensors(), **kept, "totals": self.totals}
 
     def state(self) -> dict[str, Any]:
         """The rest of it, in the types of JSON."""
@@ -220,6 +220,7 @@ class PPO:
         engine.images[:] = tensors["images"].numpy()
         self.collector.load(tensors, state["acting"])
         self.generator.bit_generator.state = state["mixing"]
+        self.totals.copy_(tensors["totals"])
         self.working.refresh()
 
 
@@ -240,8 +241,6 @@ class PPOOptions(PPOSettings, TrainingOptions):
     """Rows over which success is smoothed to find the sample efficiency: 100, or 10 for GoToRedBallGrey."""
     stop_when_known: bool = True
     """Stop as soon as both sample efficiencies are known."""
-    max_minutes: float | None = None
-    """Stop after so many minutes; `--resume` goes on."""
 
     def __post_init__(self) -> None:
         TrainingOptions.__post_init__(self)
@@ -281,9 +280,14 @@ class SampleEfficiency:
         # The authors' list of returns begins with a zero for each world.
         self.latest = [0.0] * worlds
         self.recent: deque[bool] = deque(maxlen=RECENT_EPISODES)
+        # Of the episodes that ended since the last row.
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
 
-    def add(self, returns: list[float]) -> None:
+    def add(self, returns: list[float], lengths: list[int]) -> None:
         """Counts the episodes that ended in one update."""
+        self.returns += returns
+        self.lengths += lengths
         self.latest = (self.latest + returns)[-max(len(returns), self.worlds) :]
         for value in returns:
             self.episodes += 1
@@ -292,15 +296,17 @@ class SampleEfficiency:
             if self.trailing is None and full and sum(self.recent) >= 0.99 * RECENT_EPISODES:
                 self.trailing = self.episodes
 
-    def close_row(self) -> float:
-        """The success rate of a row of results; looks whether the centred figure is known now."""
+    def close_row(self) -> dict[str, float]:
+        """Success, return and length for a row of results; looks whether the centred figure is known now."""
         rate = sum(value > 0 for value in self.latest) / len(self.latest)
         self.rates.append(rate)
         self.counts.append(self.episodes)
         if self.centred is None:
             recent = slice(max(0, len(self.rates) - self.window), None)
             self.centred = centred_sample_efficiency(self.rates[recent], self.counts[recent], self.window)
-        return rate
+        row = {"success": rate, "return": _mean(self.returns), "length": _mean(self.lengths)}
+        self.returns, self.lengths = [], []
+        return row
 
     @property
     def known(self) -> bool:
@@ -314,6 +320,10 @@ class SampleEfficiency:
     def load(self, state: dict[str, Any]) -> None:
         """Goes on counting."""
         vars(self).update(state | {"recent": deque(state["recent"], maxlen=RECENT_EPISODES)})
+
+
+def _mean(values: list[Any]) -> float:
+    return float(np.mean(values)) if values else 0.0
 
 
 def train(options: PPOOptions, *, stop: Stop = lambda: False) -> Session:
@@ -343,41 +353,45 @@ def training(
 
 
 def learning(options: PPOOptions, session: Session, ppo: PPO, efficiency: SampleEfficiency, stop: Stop) -> Turns[None]:
-    """Row after row of ten updates: play, learn, count, keep."""
-    update, begun = 0, time.monotonic()
+    """Update after update: play, learn, count; after every ten, keep a row."""
+    update = 0
     if (kept := session.restore(ppo.optimizer)) is not None:
         tensors, state = kept
         ppo.load(tensors, state["ppo"])
         efficiency.load(state["efficiency"])
         update = state["update"]
-    finished = update * options.frames_an_update >= options.frames or (options.stop_when_known and efficiency.known)
-    while not finished:
-        started, lengths, returns = time.perf_counter(), [], []
-        for _ in range(UPDATES_A_ROW):
-            rollout = yield from ppo.updating()
-            efficiency.add(rollout.returns)
-            returns += rollout.returns
-            lengths += rollout.lengths
-        yield from waiting(ppo.device)
-        measures = ppo.measures()
-        seconds = time.perf_counter() - started
-        update += UPDATES_A_ROW
+
+    def is_over() -> bool:
+        return update * options.frames_an_update >= options.frames or (options.stop_when_known and efficiency.known)
+
+    started, first_update = time.perf_counter(), update
+    ending = update % UPDATES_A_ROW == 0 and is_over()
+    while not ending:
+        rollout = yield from ppo.updating()
+        update += 1
         frames = update * options.frames_an_update
+        efficiency.add(rollout.returns, rollout.lengths)
+        session.advance(frames)
 
-        row = {"update": update, "frames": frames, "episodes": efficiency.episodes, "success": efficiency.close_row()}
-        row |= {"return": float(np.mean(returns or [0.0])), "length": float(np.mean(lengths or [0.0])), **measures}
-        row |= {"frames_per_second": UPDATES_A_ROW * options.frames_an_update / seconds, "seconds": seconds}
-        row |= {"sample_efficiency": {"centred": efficiency.centred, "trailing": efficiency.trailing}}
-        best = False
-        if options.validate_every and update % options.validate_every < UPDATES_A_ROW:
-            results = session.validate(fresh=False)
-            success = float(np.mean([result.success_rate for result in results.values()]))
-            best = session.is_best(success)
-            row |= {"validation": success, "levels": {level: result.to_dict() for level, result in results.items()}}
-        session.show(frames, row)
-
-        late = options.max_minutes is not None and time.monotonic() - begun > 60 * options.max_minutes
-        finished = frames >= options.frames or (options.stop_when_known and efficiency.known)
-        finished = finished or late or session.asked_to_stop(stop)
-        state = {"update": update, "ppo": ppo.state(), "efficiency": efficiency.state()}
-        session.save(update, ppo.optimizer, ppo.tensors(), state, best=best, now=finished)
+        best = over = False
+        if update % UPDATES_A_ROW == 0:
+            yield from waiting(ppo.device)
+            measures, seconds = ppo.measures(), time.perf_counter() - started
+            row = {"update": update, "frames": frames, "episodes": efficiency.episodes, **efficiency.close_row()}
+            row |= measures | {"seconds": seconds}
+            row |= {"frames_per_second": (update - first_update) * options.frames_an_update / seconds}
+            row |= {"sample_efficiency": {"centred": efficiency.centred, "trailing": efficiency.trailing}}
+            if options.validate_every and update % options.validate_every < UPDATES_A_ROW:
+                results = session.validate(fresh=False)
+                success, reward = (
+                    float(np.mean([getattr(result, name) for result in results.values()]))
+                    for name in ("success_rate", "mean_reward")
+                )
+                best = session.is_best(success, reward)
+                row |= {"validation": success, "levels": {level: result.to_dict() for level, result in results.items()}}
+            session.show(frames, row)
+            started, first_update, over = time.perf_counter(), update, is_over()
+        ending = over or session.must_end(stop)
+        if best or ending or session.time_to_save():
+            state = {"update": update, "ppo": ppo.state(), "efficiency": efficiency.state()}
+            session.save(update, ppo.optimizer, ppo.tensors(), state, best=best)

@@ -46,9 +46,9 @@ class Session:
         if options.init_from is not None and not options.resume:
             load_weights(model, options.init_from)
         self.model: nn.Module = place_model(model, self.device)
-        self.best_success, self.validations, self.since_best = -1.0, 0, 0
+        self.best, self.validations, self.since_best = (-1.0, 0.0), 0, 0
         self._player = AgentPlayer(self.model, precision=self.precision)
-        self._stack, self._saved = ExitStack(), time.monotonic()
+        self._stack, self._begun, self._saved = ExitStack(), time.monotonic(), time.monotonic()
         folder = options.run_folder(kind)
         config, flags = asdict(options), {"tensorboard": options.tensorboard}
         self.run = self._stack.enter_context(
@@ -81,7 +81,8 @@ class Session:
         folder, tensors, state = kept
         fit_tensors(self.model, load_tensors(folder, dtype="float32"), f"the checkpoint at {folder}")
         load_optimizer_tensors(optimizer, self.model, tensors)
-        self.best_success, self.validations, self.since_best = state["session"]
+        *best, self.validations, self.since_best = state["session"]
+        self.best = best[0], best[1]
         return tensors, state
 
     def validate(self, *, fresh: bool) -> dict[str, Evaluation]:
@@ -95,17 +96,32 @@ class Session:
         self.validations += 1
         return results
 
-    def is_best(self, success: float) -> bool:
-        """Whether the agent has never been better; counts the validations since it was."""
-        better = success > self.best_success
-        self.best_success, self.since_best = max(success, self.best_success), 0 if better else self.since_best + 1
+    def is_best(self, success: float, reward: float = 0.0) -> bool:
+        """Whether the agent has never been better, the reward deciding between equals; counts validations since."""
+        better = (success, reward) > self.best
+        self.best, self.since_best = max((success, reward), self.best), 0 if better else self.since_best + 1
         return better
 
-    def asked_to_stop(self, stop: Stop) -> bool:
-        """Whether Ctrl-C was pressed, or `stop` says so."""
+    @property
+    def best_success(self) -> float:
+        """The best success in validation; negative before the first one."""
+        return self.best[0]
+
+    def must_end(self, stop: Stop) -> bool:
+        """Whether Ctrl-C was pressed, the time is over, or `stop` says so."""
+        limit = self.options.max_minutes
+        late = limit is not None and time.monotonic() - self._begun > 60 * limit
         if stop():
             self.run.interrupted = True
-        return self.run.interrupted
+        return late or self.run.interrupted
+
+    def time_to_save(self) -> bool:
+        """Whether the last checkpoint is old enough."""
+        return time.monotonic() - self._saved >= self.options.save_seconds
+
+    def advance(self, done: float) -> None:
+        """Shows how far it is."""
+        self._panel.advance(min(done, self.options.total), self._line)
 
     def show(self, done: float, row: dict[str, Any]) -> None:
         """Keeps a row, and shows it."""
@@ -120,16 +136,13 @@ class Session:
         state: dict[str, Any],
         *,
         best: bool = False,
-        now: bool = False,
     ) -> None:
-        """Writes a checkpoint if the agent is at its best, or it is time to."""
-        if not (best or now) and time.monotonic() - self._saved < self.options.save_seconds:
-            return
+        """Writes a checkpoint; `best` says that the agent has never been better."""
         self.run.save(
             number,
             partial(self._write_model, "float32"),
             optimizer_tensors(optimizer, self.model) | tensors,
-            state | {"session": [self.best_success, self.validations, self.since_best]},
+            state | {"session": [*self.best, self.validations, self.since_best]},
             best=best,
             write_best=partial(self._write_model, self.options.save_dtype),
         )
