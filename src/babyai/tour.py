@@ -52,7 +52,7 @@ class Recipe:
 
     demos: int = 5000
     """How many demonstrations there are, the fewest in the paper."""
-    updates: int = 1100
+    updates: int = 800
     """How many steps of Adam."""
     lanes: int = 4
     """Episodes side by side; an update sees lanes x steps frames."""
