@@ -10,6 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Stamps: what has been installed into $(VENV), and when.
 BASE := $(VENV)/.installed-base
+AGENTS := $(VENV)/.installed-agents
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
@@ -18,9 +19,7 @@ DEV := $(VENV)/.installed-dev
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Minigrid is there for one line of what is shown: how much slower it is.
-quickstart: install  ## install the base package and show what it does
-	$(PIP_INSTALL) minigrid==3.2.0
+quickstart: $(AGENTS)  ## train an agent from nothing, test it and film it: a few minutes on two cores
 	$(BIN)/babyai quickstart
 
 test: ruff  ## lint quickly, then run the default suite
@@ -60,9 +59,13 @@ $(BASE): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
+$(AGENTS): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[agents]'
+	@touch $(BASE) $@
+
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[dev]'
-	@touch $(BASE) $@
+	@touch $(BASE) $(AGENTS) $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
