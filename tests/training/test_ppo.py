@@ -15,8 +15,9 @@ from babyai.agents.unroll import Steps, unroll_plainly
 from babyai.engine import Engine
 from babyai.render.blit import rgb_views
 from babyai.training import imitation
+from babyai.training.efficiency import SampleEfficiency
 from babyai.training.feed import pad_missions
-from babyai.training.ppo import MEASURES, PPO, PPOOptions, PPOSettings, SampleEfficiency, estimate_advantages, train
+from babyai.training.ppo import MEASURES, PPO, PPOOptions, PPOSettings, estimate_advantages, train
 from babyai.training.rollout import Collector, Rollout
 from tests.training.same import assert_equal_tensors, assert_same_run, newest, weights
 from tests.training.test_imitation import Pretend

@@ -4,7 +4,6 @@
 """
 
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from babyai.agents.device import Precision
 from babyai.agents.precision import Working
 from babyai.agents.unroll import Statistics, Steps, Unroller
 from babyai.engine import Engine
-from babyai.evaluation.statistics import centred_sample_efficiency
+from babyai.training.efficiency import SampleEfficiency, usual_window
 from babyai.training.feed import pad_missions
 from babyai.training.optimizer import descend, learning_state, make_adam
 from babyai.training.options import TrainingOptions, check_counts
@@ -27,10 +26,8 @@ from babyai.training.session import Session, Stop
 from babyai.training.turns import Turns, finish, waiting
 
 MEASURES = ("policy_loss", "value_loss", "entropy", "value", "gradient_norm")
-# The authors write a row of results every so many updates, and smooth over so many rows.
+# The authors write a row of results every so many updates.
 UPDATES_A_ROW = 10
-WINDOW, SHORT_WINDOW = 100, 10
-RECENT_EPISODES = 1000
 
 
 @dataclass(frozen=True)
@@ -262,70 +259,6 @@ class PPOOptions(PPOSettings, TrainingOptions):
         return "frames"
 
 
-class SampleEfficiency:
-    """How many episodes it took to succeed in 99 %, counted in both ways.
-
-    Attributes:
-        centred: As the authors do: the first row about which the mean of `window` rows reaches 99 %.
-        trailing: The first time that of the last 1 000 finished episodes 99 % succeeded.
-    """
-
-    def __init__(self, window: int, worlds: int) -> None:
-        self.window, self.worlds = window, worlds
-        self.episodes = 0
-        self.centred: float | None = None
-        self.trailing: int | None = None
-        self.rates: list[float] = []
-        self.counts: list[int] = []
-        # The authors' list of returns begins with a zero for each world.
-        self.latest = [0.0] * worlds
-        self.recent: deque[bool] = deque(maxlen=RECENT_EPISODES)
-        # Of the episodes that ended since the last row.
-        self.returns: list[float] = []
-        self.lengths: list[int] = []
-
-    def add(self, returns: list[float], lengths: list[int]) -> None:
-        """Counts the episodes that ended in one update."""
-        self.returns += returns
-        self.lengths += lengths
-        self.latest = (self.latest + returns)[-max(len(returns), self.worlds) :]
-        for value in returns:
-            self.episodes += 1
-            self.recent.append(value > 0)
-            full = len(self.recent) == RECENT_EPISODES
-            if self.trailing is None and full and sum(self.recent) >= 0.99 * RECENT_EPISODES:
-                self.trailing = self.episodes
-
-    def close_row(self) -> dict[str, float]:
-        """Success, return and length for a row of results; looks whether the centred figure is known now."""
-        rate = sum(value > 0 for value in self.latest) / len(self.latest)
-        self.rates.append(rate)
-        self.counts.append(self.episodes)
-        if self.centred is None:
-            recent = slice(max(0, len(self.rates) - self.window), None)
-            self.centred = centred_sample_efficiency(self.rates[recent], self.counts[recent], self.window)
-        row = {"success": rate, "return": _mean(self.returns), "length": _mean(self.lengths)}
-        self.returns, self.lengths = [], []
-        return row
-
-    @property
-    def known(self) -> bool:
-        """Whether both figures are."""
-        return self.centred is not None and self.trailing is not None
-
-    def state(self) -> dict[str, Any]:
-        """All of it, in the types of JSON."""
-        return {name: list(value) if isinstance(value, deque) else value for name, value in vars(self).items()}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Goes on counting."""
-        vars(self).update(state | {"recent": deque(state["recent"], maxlen=RECENT_EPISODES)})
-
-
-def _mean(values: list[Any]) -> float:
-    return float(np.mean(values)) if values else 0.0
-
-
 def train(options: PPOOptions, *, stop: Stop = lambda: False) -> Session:
     """Trains until the frames are over or the sample efficiency is known; the run's folder has everything."""
     return finish(training(options, stop=stop))
@@ -347,7 +280,7 @@ def training(
         statistics = options.statistics or ("step" if options.protocol == "code" else "chunk")
         common = {"seed": options.seed, "precision": session.precision, "fast": options.fast}
         ppo = PPO(session.model, engine, options, statistics=statistics, **common)
-        window = options.window or (SHORT_WINDOW if options.level_names == ["GoToRedBallGrey"] else WINDOW)
+        window = options.window or usual_window(options.level_names)
         yield from learning(options, session, ppo, SampleEfficiency(window, options.worlds), stop)
     return session
 
