@@ -1,9 +1,9 @@
 """The peer of our PPO: the same algorithm and network over Minigrid's worlds, written as the authors wrote theirs.
 
 Plain eager PyTorch. Worlds are stepped one after another, observations become tensors at every step, and both acting
-and learning call the network's `forward` once for each time step, which reads the instruction each time and leaves
-batch norm to average over that step alone. Nothing is done to slow it down: convolutions get the layout that the sum
-of embeddings comes in, as in the authors' code.
+and learning call the network once for each time step, which reads the instruction each time and leaves batch norm to
+average over that step alone. Nothing is done to slow it down: convolutions get the layout in which the sum of
+embeddings comes, channels last, as in the authors' code.
 """
 
 from typing import Any
@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from babyai.agents.model import FiLM, Model
+from babyai.agents.vision import ROWS_PER_CHANNEL, BagOfWords
 from babyai.training.optimizer import BETAS, EPSILON
 from babyai.training.ppo import PPOSettings
 from babyai.world.language import tokenize
@@ -29,6 +32,43 @@ def observe(shown: list[dict[str, Any]]) -> Observation:
     }
 
 
+class PlainNetwork(nn.Module):
+    """The small `bow_endpool_res` as one would write it down, on the weights of a `Model`."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        assert model.config.architecture == "bow_endpool_res" and model.config.size == "small"
+        self.model = model
+        self.offsets = torch.arange(3) * ROWS_PER_CHANNEL
+
+    def forward(self, observation: Observation, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One step: logits (B, 7), value (B,), memory (B, 256)."""
+        model, see = self.model, self.model.see
+        assert isinstance(see.tiles, BagOfWords) and model.memory is not None
+        embedded = see.tiles.table(observation["image"].long() + self.offsets)  # (B, 7, 7, 3, 128)
+        tiles = embedded.mean(3) if see.tiles.merge == "mean" else embedded.sum(3)
+        x = see.first_norm(see.first(tiles.permute(0, 3, 1, 2))).relu()
+        x = see.second_norm(see.second(x)).relu()
+        instruction = self.read(observation["mission"])
+        for film in (model.first_film, model.second_film):
+            x = self.modulate(film, x, instruction)
+        x = functional.max_pool2d(x, 7).flatten(1).relu()
+        h, c = model.memory(x, memory.chunk(2, 1))
+        return model.actor(h), model.critic(h).squeeze(1), torch.cat([h, c], 1)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """The state at the last word, (B, 128)."""
+        reader = self.model.read
+        states, _ = reader.gru(reader.words(tokens.long()))  # pyright: ignore[reportCallIssue]
+        return states[torch.arange(len(tokens)), (tokens != 0).sum(1) - 1]
+
+    def modulate(self, film: FiLM, x: Tensor, instruction: Tensor) -> Tensor:
+        """One FiLM block with its way round, (B, 128, 7, 7)."""
+        y = film.second(film.first_norm(film.first(x)).relu())
+        scale, shift = film.scale_and_shift(instruction)[:, :, None, None].chunk(2, 1)
+        return film.second_norm(y * scale + shift).relu() + x
+
+
 class EagerPPO:
     """A model, Minigrid's worlds, and an optimizer.
 
@@ -39,12 +79,13 @@ class EagerPPO:
         seed: World k starts with seed 100 * seed + k.
     """
 
-    def __init__(self, model: nn.Module, level: str, settings: PPOSettings, seed: int = 0) -> None:
-        self.model, self.settings = model.train(), settings
+    def __init__(self, model: Model, level: str, settings: PPOSettings, seed: int = 0) -> None:
+        self.model, self.settings = PlainNetwork(model).train(), settings
         self.worlds = [make_minigrid(level) for _ in range(settings.worlds)]
         self.shown = [world.reset(seed=100 * seed + k)[0] for k, world in enumerate(self.worlds)]
-        self.memory: Tensor = model.initial_memory(settings.worlds)  # pyright: ignore[reportCallIssue]
+        self.memory = model.initial_memory(settings.worlds)
         self.mask = torch.ones(settings.worlds)
+        self.generator = np.random.default_rng(seed)
         self.optimizer = torch.optim.Adam(model.parameters(), settings.learning_rate, betas=BETAS, eps=EPSILON)
 
     def update(self) -> float:
@@ -95,7 +136,7 @@ class EagerPPO:
         first_steps = np.arange(0, settings.steps, settings.recurrence)
         starts = (first_steps[:, None] * settings.worlds + np.arange(settings.worlds)).ravel()
         for _ in range(settings.epochs):
-            for batch in np.array_split(np.random.permutation(starts), settings.minibatches):
+            for batch in np.array_split(self.generator.permutation(starts), settings.minibatches):
                 loss = self._loss(observation, played, torch.from_numpy(batch))
                 self.optimizer.zero_grad()
                 loss.backward()

@@ -193,10 +193,11 @@ def run_all(cells: dict[str, tuple[str, Any]], at_once: int, minutes: float, out
                 traceback.print_exc()
 
 
-def collect(out: Path, target: Path) -> None:
+def collect(out: Path, results: Path) -> None:
     """Puts the entries of a folder into one file, with where they come from."""
     entries = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
     origin = json.loads((out / "origin.json").read_text())
+    target = results / f"{origin['date'][:16].replace(':', '')}.json.gz"
     with gzip.GzipFile(target, "wb", mtime=0) as file:
         file.write(json.dumps({"origin": origin, "cells": entries}).encode())
     print(f"{len(entries)} cells in {target}, {target.stat().st_size:,} bytes")
@@ -214,7 +215,7 @@ def main() -> None:
     parser.add_argument("--collect", type=Path)
     arguments = parser.parse_args()
     if arguments.collect is not None:
-        collect(arguments.collect, ROOT / "results" / "learning.json.gz")
+        collect(arguments.collect, ROOT / "results" / "learning")
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "origin.json").write_text(json.dumps(describe_origin(), indent=1))

@@ -91,6 +91,21 @@ def test_a_tile_is_the_mean_of_its_three_words_or_their_sum() -> None:
     torch.testing.assert_close(total(image), 3 * mean(image))
 
 
+@pytest.mark.parametrize("merge", ["mean", "sum"])
+def test_filters_over_tiles_are_those_over_their_words(merge: str) -> None:
+    torch.manual_seed(0)
+    image, words, filters = observations(AgentConfig())["image"], BagOfWords(merge), nn.Conv2d(128, 8, 3, padding=1)
+    expected, given = filters(words(image)), words.convolve(image, filters)
+    torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
+    weights = [words.table.weight, filters.weight, filters.bias]
+    for one, other in zip(
+        torch.autograd.grad(expected.square().sum(), weights),
+        torch.autograd.grad(given.square().sum(), weights),
+        strict=True,
+    ):
+        torch.testing.assert_close(other, one, atol=1e-3, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("settings", "key", "matters"),
     [

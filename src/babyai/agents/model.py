@@ -35,12 +35,12 @@ class FiLM(nn.Module):
 
     def prepare(self, x: Tensor) -> Tensor:
         """What can be had before the instruction is known."""
-        return self.second(self.first_norm(self.first(x)).relu())
+        return self.second(self.first_norm(self.first(x)).relu_())
 
     def modulate(self, x: Tensor, prepared: Tensor, instruction: Tensor) -> Tensor:
         """The rest."""
         scale, shift = self.scale_and_shift(instruction)[:, :, None, None].chunk(2, 1)
-        y = self.second_norm(prepared * scale + shift).relu()
+        y = self.second_norm(prepared * scale + shift).relu_()
         return x + y if self.residual else y
 
 

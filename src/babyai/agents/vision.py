@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from babyai.agents.config import AgentConfig
 
@@ -26,11 +27,27 @@ class BagOfWords(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """image: (B, 7, 7, 3) -> (B, 128, 7, 7)."""
-        rows = self.table.weight.unflatten(0, (3, ROWS_PER_CHANNEL))[:, :USED_ROWS].flatten(0, 1)  # (48, 128)
-        # A product with zeros and ones, because looking up learns slowly: all tiles would add to the same few rows.
-        chosen = (image[..., None] == self.values).flatten(3).to(rows.dtype)  # (B, 7, 7, 48)
-        tiles = chosen @ rows / (3 if self.merge == "mean" else 1)
-        return tiles.permute(0, 3, 1, 2)
+        return torch.einsum("bcxy,ci->bixy", self.choose(image), self.rows())
+
+    def convolve(self, image: Tensor, filters: nn.Conv2d) -> Tensor:
+        """What `filters` make of the tiles, (B, 128, 7, 7).
+
+        Filters over vectors that were looked up are filters over which vectors those were: the same numbers, with
+        fewer channels to go through, and without a gradient that all tiles would add to the same few rows.
+        """
+        folded = torch.einsum("oixy,ci->ocxy", filters.weight, self.rows())
+        folded = folded.contiguous(memory_format=torch.channels_last)
+        return functional.conv2d(self.choose(image), folded, filters.bias, padding=filters.padding)
+
+    def choose(self, image: Tensor) -> Tensor:
+        """Which rows each tile looks up, as zeros and ones: (B, 48, 7, 7)."""
+        chosen = (image[..., None] == self.values).flatten(3)  # (B, 7, 7, 48)
+        return chosen.to(self.table.weight.dtype).permute(0, 3, 1, 2)
+
+    def rows(self) -> Tensor:
+        """The rows that tiles can look up, (48, 128), as much as each counts."""
+        rows = self.table.weight.unflatten(0, (3, ROWS_PER_CHANNEL))[:, :USED_ROWS].flatten(0, 1)
+        return rows / 3 if self.merge == "mean" else rows
 
 
 class Pixels(nn.Module):
@@ -77,6 +94,9 @@ class VisualEncoder(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """image: (B, 7, 7, 3), or pixels -> (B, 128, 7, 7), or (B, 128, 2, 2) with pooling."""
-        x = self.tiles(image).to(self.first.weight.dtype)
-        x = self.pool(self.first_norm(self.first(x)).relu())
-        return self.pool(self.second_norm(self.second(x)).relu())
+        if isinstance(self.tiles, BagOfWords):
+            x = self.tiles.convolve(image, self.first)
+        else:
+            x = self.first(self.tiles(image).to(self.first.weight.dtype))
+        x = self.pool(self.first_norm(x).relu_())
+        return self.pool(self.second_norm(self.second(x)).relu_())
