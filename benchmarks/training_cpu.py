@@ -173,6 +173,12 @@ def is_fast(results: dict[str, Any]) -> bool:
     return results["best"]["float32"]["ratio"] >= MUST_BE_FASTER
 
 
+def verdict(results: dict[str, Any]) -> str:
+    """The requirement and what became of it, in a sentence."""
+    ratio, meets = results["best"]["float32"]["ratio"], "meets" if is_fast(results) else "misses"
+    return f"float32 must reach {MUST_BE_FASTER} times the peer's frames per CPU-second; {ratio:.2f} {meets} that."
+
+
 def main(settings: Settings) -> int:
     """Measures, prints, remembers."""
     origin = describe_origin()
@@ -180,9 +186,10 @@ def main(settings: Settings) -> int:
     results = measure(settings)
     waiting = {"waiting": os.environ.get("OMP_WAIT_POLICY")}
     entry = remember("training_cpu", origin, asdict(settings) | waiting, results)
-    print(table(results))
+    text = f"{table(results)}\n\n{verdict(results)}"
+    print(text)
     if settings.write_docs:
-        write_between("training_cpu", f"{table(results)}\n\n{describe(entry)}")
+        write_between("training_cpu", f"{text} {describe(entry)}")
     return int(settings.check and not is_fast(results))
 
 
