@@ -1,13 +1,16 @@
 """How fast PPO is on a processor, beside a plain eager one.
 
-    OMP_WAIT_POLICY=passive python -m benchmarks.training_cpu
+    python -m benchmarks.training_cpu
 
 Ours in float32, ours in bf16 and the peer (`benchmarks.eager_ppo`) play and learn by turns in one process, at the
-paper's settings. Time is CPU time of all threads, wall time beside it, and the best round of each counts. Threads that
-wait by spinning would count as working, hence the variable.
+paper's settings. Time is CPU time of all threads, wall time beside it, and the best round of each counts.
 """
 
 import os
+
+# Threads that wait by spinning would count as working. The variable is read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import sys
 import time
 from collections import defaultdict

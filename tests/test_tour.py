@@ -1,6 +1,8 @@
 """The quickstart, made small: everything it leaves behind, and that it comes out the same each time."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +25,8 @@ SMALL = Recipe(demos=40, updates=6, lanes=2, steps=5, missions=6)
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One thread, since other tests run beside; and not Minigrid, which has a test of its own."""
+    """One thread, since other tests run beside."""
     monkeypatch.setattr(tour, "THREADS", 1)
-    monkeypatch.setattr(tour, "_compare_speed", lambda console: None)
     with tour._threads(1):
         yield
 
@@ -83,10 +84,13 @@ def test_an_interrupted_run_leaves_the_older_agent(tmp_path: Path, monkeypatch: 
     assert torch.equal(weights(tmp_path), before) and torch.get_num_threads() == 1
 
 
-def test_speed_beside_minigrid(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    from rich.console import Console
+def test_without_torch_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ValueError, match=r"needs torch: pip install 'babyai\[agents\]'"):
+        run(tmp_path / "quick", SMALL)
+    assert not (tmp_path / "quick").exists()
 
-    tour._compare_speed(Console(soft_wrap=True))
-    [times] = re.findall(r"([\d,]+) times as many", capsys.readouterr().out)
-    assert int(times.replace(",", "")) > 50
+
+def test_torch_is_not_imported_before_it_is_set_up() -> None:
+    code = "import sys, babyai.tour; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,7 +4,6 @@ The recipe is made for two cores, and is not the paper's; see `Recipe`.
 """
 
 import contextlib
-import io
 import os
 import time
 from collections.abc import Iterator
@@ -90,7 +89,6 @@ def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evalua
         player = AgentPlayer(agent.model)
         result = _test(player, recipe, console)
         _film(player, folder / "agent.gif")
-    _compare_speed(console)
     console.rule(f"Done in {describe_time(time.monotonic() - begun)}")
     console.print(
         f"See it at work: [bold]{folder / 'agent.gif'}[/bold]\n\nTo go on:\n"
@@ -193,32 +191,3 @@ def _draw(engine: Engine) -> np.ndarray:
     pictures = [draw_world(world, view=view) for world, view in zip(engine.worlds, engine.images, strict=True)]
     gap = np.full((pictures[0].shape[0], GAP, 3), 255, dtype=np.uint8)
     return np.hstack([part for picture in pictures for part in (gap, picture)][1:])
-
-
-def _compare_speed(console: Console) -> None:
-    """Says how fast the worlds are beside Minigrid's, where that is installed."""
-    try:
-        import gymnasium
-        import minigrid  # noqa: F401
-    except ModuleNotFoundError:
-        return
-    env, actions = gymnasium.make(f"BabyAI-{LEVEL}-v0"), np.random.default_rng(0).integers(0, 7, (500, 1024))
-    with contextlib.redirect_stdout(io.StringIO()):
-        env.reset(seed=0)
-        begun = time.process_time()
-        for action in actions.flat[:2000]:
-            *_, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
-                env.reset()
-        theirs = 2000 / (time.process_time() - begun)
-    engine = Engine(LEVEL, actions.shape[1])
-    engine.reset(0)
-    begun = time.process_time()
-    for chosen in actions:
-        engine.step(chosen)
-        engine.reset_over()
-    ours = actions.size / (time.process_time() - begun)
-    console.print(
-        f"The worlds make {ours:,.0f} steps per CPU-second here, Minigrid's {theirs:,.0f}: "
-        f"[bold]{ours / theirs:,.0f} times[/bold] as many.\n"
-    )
