@@ -12,6 +12,9 @@ settings.register_profile("short", max_examples=25, deadline=None, derandomize=T
 settings.register_profile("long", max_examples=500, deadline=None, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
+# Workers share the cores, and threads of torch that wait by spinning would take them from each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 COMPILER_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
