@@ -179,7 +179,7 @@ def open_for(options: ImitationOptions, folder: Path) -> Any:
         pass
 
     stub: Any = Stub()
-    stub.folder = folder
+    stub.folder, stub.collecting = folder, lambda done, total: None
     return open_source(options, stub)
 
 

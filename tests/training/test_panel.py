@@ -173,3 +173,26 @@ def test_values_and_times_as_people_say_them() -> None:
     assert describe("demos_per_second", 1234.5) == "1,234 demos/s"
     times = {0: "0 s", 99: "99 s", 100: "2 min", 3570: "1 h 0 min", 7830: "2 h 10 min", 273_600: "3 d 4 h"}
     assert {seconds: describe_time(seconds) for seconds in times} == times
+
+
+def test_what_comes_before_learning_is_told(clock: Clock) -> None:
+    console = a_console(False)
+    with Panel(100, "demos", "imitation", console=console) as panel:
+        panel.note("collecting, 1 of 9 demonstrations")
+        clock.now += 5
+        panel.note("collecting, 4 of 9 demonstrations")
+        panel.note("collecting, 5 of 9 demonstrations")
+    assert text_of(console).splitlines() == ["imitation", "collecting, 4 of 9 demonstrations"]
+    console = a_console(True)
+    with Panel(100, "demos", "imitation", console=console) as panel:
+        panel.note("collecting, 4 of 9 demonstrations")
+    assert "imitation: collecting, 4 of 9 demonstrations" in text_of(console)
+
+
+def test_a_long_silence_is_broken(clock: Clock) -> None:
+    console = a_console(False)
+    with Panel(100, "demos", "imitation", console=console) as panel:
+        for done in range(1, 60):
+            clock.now += 1
+            panel.advance(done)
+    assert len(text_of(console).splitlines()) == 2 and "demos 30" in text_of(console)

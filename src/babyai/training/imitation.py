@@ -261,7 +261,7 @@ def open_source(
         return file_source(options.file, seed=options.seed, demos=options.demos, weights=weights)
     assert options.demos is not None
     path = session.folder / "demos.parquet"
-    collect(names, options.demos, 0, path, rules=options.rules, threads=threads)
+    collect(names, options.demos, 0, path, rules=options.rules, threads=threads, progress=session.collecting)
     return file_source(path, seed=options.seed, weights=weights)
 
 

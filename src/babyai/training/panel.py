@@ -95,7 +95,7 @@ class Panel:
     ) -> None:
         self.total, self.unit, self.title, self.quiet, self.shown = total, unit, title, quiet, shown
         self._console = console or Console(soft_wrap=True, highlight=False, markup=False)
-        self._begun = time.monotonic()
+        self._begun, self._note = time.monotonic(), ""
         self._runs = [_Shown() for _ in range(runs)]
         for run in self._runs:
             run.clock.append((time.monotonic(), start))
@@ -138,6 +138,14 @@ class Panel:
         if now - state.said >= LINE_INTERVAL or done >= self.total:
             self._write_line(state)
 
+    def note(self, words: str, run: int = 0) -> None:
+        """Shows what a run is doing before it learns; without a terminal, every few seconds."""
+        state, now = self._runs[run], time.monotonic()
+        self._note = words
+        if self._live is None and now - max(state.said, self._begun) >= LINE_INTERVAL:
+            state.line = words
+            self._write_line(state)
+
     def advance(self, done: float, run: int = 0) -> None:
         """Shows how far a run is between two rows; without a terminal, only if nothing has been said for long."""
         state, now = self._runs[run], time.monotonic()
@@ -161,7 +169,7 @@ class Panel:
 
     def _draw(self) -> RenderableType:
         """The panel as it is now; rich asks for it a few times a second."""
-        title = Text(self.title, "bold")
+        title = Text(f"{self.title}: {self._note}" if self._note else self.title, "bold")
         style = box.ASCII if self._console.options.ascii_only else box.ROUNDED
         return Frame(Group(self._draw_progress(), self._draw_values()), title=title, title_align="left", box=style)
 

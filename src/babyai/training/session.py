@@ -119,6 +119,10 @@ class Session:
         """Whether the last checkpoint is old enough."""
         return time.monotonic() - self._saved >= self.options.save_seconds
 
+    def collecting(self, done: int, total: int) -> None:
+        """Shows how many demonstrations have been collected."""
+        self._panel.note(f"collecting, {done:,} of {total:,} demonstrations" if done < total else "", self._line)
+
     def advance(self, done: float) -> None:
         """Shows how far it is."""
         self._panel.advance(min(done, self.options.total), self._line)
