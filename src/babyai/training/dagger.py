@@ -88,7 +88,7 @@ def training(
     Args:
         options: What was asked for.
         panel: Where to show it, and as which line, if several runs go side by side.
-        stop: Asked after each epoch whether to stop early; the run can be resumed.
+        stop: Asked after each update whether to stop early; the run can be resumed.
     """
     check_file(options)
     with Session(options, "dagger", panel) as session:

@@ -272,7 +272,7 @@ def training(
     Args:
         options: What was asked for.
         panel: Where to show it, and as which line, if several runs go side by side.
-        stop: Asked after each row whether to stop early; the run can be resumed.
+        stop: Asked after each update whether to stop early; the run can be resumed.
     """
     with Session(options, "ppo", panel) as session:
         engine = Engine(options.level_names, options.worlds, rules=options.rules)

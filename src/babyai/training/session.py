@@ -86,7 +86,7 @@ class Session:
         return tensors, state
 
     def validate(self, *, fresh: bool) -> dict[str, Evaluation]:
-        """Plays the validation missions of each level, new ones each time if `fresh`; and counts since the best."""
+        """Plays the validation missions of each level, new ones each time if `fresh`."""
         missions = self.options.validation_missions
         first = VALIDATION_SEED + (self.validations * missions if fresh else 0)
         results = {

@@ -1,12 +1,11 @@
-"""What a trainer must remember besides its weights, as named tensors and JSON, never pickled.
+"""What an optimizer must remember, as named tensors, never pickled.
 
 Tensors are put back in place where there are some already, because a captured CUDA graph goes on using the old ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -43,44 +42,6 @@ def load_optimizer_tensors(optimizer: Optimizer, model: nn.Module, tensors: Mapp
         step_on_device = bool(group.get("capturable") or group.get("fused"))
         for parameter in group["params"]:
             _restore(optimizer.state[parameter], memories.get(names[parameter], {}), parameter, step_on_device)
-
-
-def learning_rates(optimizer: Optimizer) -> list[float]:
-    """The learning rate of each group of parameters."""
-    return [float(group["lr"]) for group in optimizer.param_groups]
-
-
-def load_learning_rates(optimizer: Optimizer, rates: Sequence[float]) -> None:
-    """Sets the learning rate of each group of parameters, in place where it is a tensor."""
-    if len(rates) != len(optimizer.param_groups):
-        raise ValueError(
-            f"there are {len(rates)} learning rates for {len(optimizer.param_groups)} groups of parameters"
-        )
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
-def generator_state(generator: np.random.Generator) -> dict[str, Any]:
-    """The state of a NumPy generator, in the types of JSON."""
-    return _lists_of_arrays(generator.bit_generator.state)
-
-
-def load_generator_state(generator: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """Puts a NumPy generator of the same kind into that state."""
-    generator.bit_generator.state = dict(state)
-
-
-def generator_tensor(generator: torch.Generator | None = None) -> Tensor:
-    """The state of a torch generator, (K,) uint8 on the CPU; that of the process's own one on the CPU, if None."""
-    return (generator or torch.default_generator).get_state()
-
-
-def load_generator_tensor(tensor: Tensor, generator: torch.Generator | None = None) -> None:
-    """Puts a torch generator of the same kind into that state."""
-    (generator or torch.default_generator).set_state(tensor.cpu())
 
 
 def _names(optimizer: Optimizer, model: nn.Module) -> dict[nn.Parameter, str]:
@@ -127,9 +88,3 @@ def _restore(memory: dict[str, Any], saved: Mapping[str, Tensor], parameter: Ten
                 # Like the parameter also in the order of its elements, on which the speed of the update depends.
                 memory[key] = torch.zeros_like(parameter, dtype=value.dtype)
         memory[key].copy_(value)
-
-
-def _lists_of_arrays(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _lists_of_arrays(item) for key, item in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
