@@ -89,7 +89,7 @@ def draw() -> None:
             axis.barh(row, share, left=left, color=plt.get_cmap("tab10")(number), label=name if row == 0 else None)
             left += share
         axis.text(101, row, f"{total:.1f} ms", va="center")
-    axis.set_yticks([0, 1], ["small, 1 360 frames", "big, 10 800 frames"])
+    axis.set_yticks([0, 1], [f"{size}, {kept['frames'][size]:,} frames" for size in ("small", "big")])
     axis.set_xlim(0, 112)
     axis.set_xlabel("% of the kernels' time in one update of imitation (H200, bf16)")
     axis.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.45, -0.3), frameon=False, fontsize=8)
@@ -106,7 +106,8 @@ def main() -> None:
         return
     from babyai.training.origin import describe_origin
 
-    kept = {"origin": describe_origin(), **{size: measure(size) for size in SHAPES}}
+    frames = {size: shape[0] * shape[1] for size, shape in SHAPES.items()}
+    kept = {"origin": describe_origin(), "frames": frames, **{size: measure(size) for size in SHAPES}}
     arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
     print(json.dumps(kept, indent=1))
 

@@ -15,16 +15,18 @@ RESULTS, PAGE = ROOT / "results" / "learning", ROOT / "docs" / "results.md"
 SPEEDS = ROOT / "results" / "training.json"
 WINDOW = 10
 
-# Success in per cent and its deviation over ten runs, Table 3; and what an issue asks of ours.
-IMITATION = {
-    "GoToRedBallGrey-5k": (99.7, 0.1, "at least 99"),
-    "GoToRedBall-10k": (99.8, 0.1, "at least 99"),
-    "GoToLocal-50k": (99.8, 0.1, "at least 99"),
-    "PickupLoc-100k": (98.6, 0.3, "at least 98"),
-    "PutNextLocal-100k": (99.5, 0.5, "at least 99"),
-    "GoToLocal-5k-bf16-0": (84.2, 2.0, "within 4 points"),
-    "GoToLocal-5k-original": (72.5, 1.0, "within 4 points"),
-    "PutNextLocal-5k": (12.5, 1.2, "within 4 points"),
+# Success in per cent and its deviation over ten runs, Table 3; and the least that ours must reach, if it is not to be
+# within so many points of the paper's.
+NEAR = 4.0
+IMITATION: dict[str, tuple[float, float, float | None]] = {
+    "GoToRedBallGrey-5k": (99.7, 0.1, 99.0),
+    "GoToRedBall-10k": (99.8, 0.1, 99.0),
+    "GoToLocal-50k": (99.8, 0.1, 99.0),
+    "PickupLoc-100k": (98.6, 0.3, 98.0),
+    "PutNextLocal-100k": (99.5, 0.5, 99.0),
+    "GoToLocal-5k-bf16-0": (84.2, 2.0, None),
+    "GoToLocal-5k-original": (72.5, 1.0, None),
+    "PutNextLocal-5k": (12.5, 1.2, None),
 }
 # Thousands of episodes until 99 %, Table 1(b).
 PPO = {"GoToRedBallGrey": (24, 2), "GoToRedBall": (177, 2), "GoToLocal": (611, 760)}
@@ -50,16 +52,20 @@ def imitation_table(cells: dict[str, dict[str, Any]]) -> list[str]:
         "(95 % interval) | asked for | validations |",
         "|---|---|---|---|---|---|",
     ]
-    for name, (mean, std, asked) in IMITATION.items():
+    for name, (mean, std, least) in IMITATION.items():
+        asked = f"within {NEAR:.0f} points" if least is None else f"at least {least:.0f}"
         cell = cells.get(f"imitation-{name}")
         if cell is None:
             lines.append(f"| {name} | {mean} ± {std} | not measured | | {asked} | |")
             continue
         successes = [row["success"] for row in cell["rows"]]
         best, test = best_rolling_mean(successes, WINDOW), cell["test"]["best"]
-        met = best is not None and (
-            abs(100 * best - mean) <= 4 if "within" in asked else 100 * best >= float(asked[9:])
-        )
+        if best is None:
+            lines.append(
+                f"| {name} | {mean} ± {std} | fewer than {WINDOW} validations | | {asked} | {len(successes)} |"
+            )
+            continue
+        met = abs(100 * best - mean) <= NEAR if least is None else 100 * best >= least
         lines.append(
             f"| {name} | {mean} ± {std} | **{100 * best:.1f}** | {100 * test['success_rate']:.1f} "
             f"({100 * test['low']:.1f} to {100 * test['high']:.1f}, {test['missions']:,}) "
@@ -70,8 +76,9 @@ def imitation_table(cells: dict[str, dict[str, Any]]) -> list[str]:
 
 def ppo_table(cells: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| level | paper, 10 runs | ours, centred window | ours, last 1 000 episodes | at most 1.5 × | Welch's test |",
-        "|---|---|---|---|---|---|",
+        "| level | paper, 10 runs | ours, centred window | ours, last 1 000 episodes | at most 1.5 × | Welch's test "
+        "| test missions won, % |",
+        "|---|---|---|---|---|---|---|",
     ]
     for level, (mean, std) in PPO.items():
         runs = [cell for seed in (1, 2, 3) if (cell := cells.get(f"ppo-{level}-{seed}"))]
@@ -89,7 +96,8 @@ def ppo_table(cells: dict[str, dict[str, Any]]) -> list[str]:
         elif runs:
             frames = max(run["rows"][-1]["frames"] for run in runs)
             verdict = f"open: stopped at {frames / 1e6:.1f} M frames at most"
-        lines.append(f"| {level} | {mean} ± {std} | {shown[0]} | {shown[1]} | {verdict} | {p} |")
+        won = ", ".join(f"{100 * run['test']['last']['success_rate']:.1f}" for run in runs)
+        lines.append(f"| {level} | {mean} ± {std} | {shown[0]} | {shown[1]} | {verdict} | {p} | {won} |")
     return lines
 
 
@@ -193,15 +201,20 @@ def main() -> None:
         "",
         "![What the kernels of an update are for](images/kernels.png)",
         "",
-        "An update of PPO takes 36 ms (2 560 frames), of which acting takes about 15. In imitation the demonstrations",
-        "are replayed on another thread meanwhile, and the loop is as fast as its updates alone.",
+        "The figure is of imitation, where demonstrations are replayed on another thread meanwhile, and the loop",
+        "is as fast as its updates alone.",
         "",
         "## What this says, and what it does not",
         "",
         "* Runs marked *cut short* ended before 100 validations, because the time on the GPU was over.",
-        "* The authors' centred figure cannot come before half a window is over: 50 rows are 500 updates, 1.28 million",
-        "  frames. On GoToRedBall our agents succeeded in 99 % of their last 1 000 episodes after 13 to 19 thousand",
-        "  episodes; the 177 ± 2 of the paper is about where the first full window is centred.",
+        "* The authors' centred figure cannot come before half a window is over: 50 rows are 500 updates, 1.28",
+        "  million frames. Our longest run on GoToRedBall had ended 73 thousand episodes in 0.74 million frames, and",
+        "  ended 150 thousand a million frames by then, so about 155 thousand is the least that it could have got.",
+        "  The paper's 177 ± 2 says as much about the window as about the agent; by the last 1 000 episodes it took",
+        "  13 to 19 thousand.",
+        "* PPO's test figures are of the last weights, with the likeliest action and batch norm's running averages.",
+        "  They are lower than the success while training, which is of drawn actions and batch norm's averages over",
+        "  the worlds; which of the two makes the difference was not looked into.",
         "* One seed of imitation, where the paper has ten. The three seeds of PPO are few, too.",
         "",
     ]
