@@ -3,7 +3,8 @@
     python -m benchmarks.learning imitation ppo --minutes 9 --out OUT
 
 Every cell is one `babyai train` command, which its entry gives. Results go to OUT/<cell>.json as cells end, with the
-run's rows; `python -m benchmarks.learning --collect OUT` puts them into results/.
+run's rows; `python -m benchmarks.learning --collect OUT` puts them into results/. The same command again goes on with
+what was cut short. A GPU is used best by several of these commands at once, each with `--only` some of the cells.
 """
 
 import argparse
@@ -112,7 +113,7 @@ def command_of(kind: str, options: Any) -> str:
     for each in fields(options):
         value = getattr(options, each.name)
         default = None if each.default is MISSING else each.default
-        if value != default and each.name not in ("out", "quiet"):
+        if value != default and each.name not in ("out", "quiet", "resume"):
             name = each.name.replace("_", "-")
             words += [
                 f"--{'' if value is not False else 'no-'}{name}",
@@ -124,15 +125,18 @@ def command_of(kind: str, options: Any) -> str:
 def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, stop: Any) -> Turns[None]:
     """Trains a cell, tests its best checkpoint and its last one, and writes what came of it."""
     began = time.time()
-    options = type(options)(**asdict(options) | {"out": str(runs / name)})
+    options = type(options)(**asdict(options) | {"out": str(runs / name), "resume": (runs / name).exists()})
     # No output of its own, and signals are left to the others.
     with Panel(options.total, options.unit, name, quiet=True) as panel:
         session = yield from TRAINERS[kind].training(options, panel=(panel, 0), stop=stop)
+    if not (rows := read_rows(runs / name)):
+        print(f"{name}: cut short before its first row", flush=True)
+        return
     entry = {"cell": name, "command": command_of(kind, options), "seconds": time.time() - began}
-    entry |= describe_rows(read_rows(runs / name), kind) | {"whole": not session.run.interrupted}
+    entry |= describe_rows(rows, kind) | {"whole": not session.run.interrupted}
     # Before testing, so that what was trained is kept whatever happens then.
     (out / f"{name}.json").write_text(json.dumps(entry))
-    entry["test"] = test_agents(runs / name, session, options.level_names[0])
+    entry["test"] = test_agents(runs / name, session, kind, options.level_names[0])
     (out / f"{name}.json").write_text(json.dumps(entry))
     print(summary_of(entry), flush=True)
 
@@ -147,11 +151,14 @@ def describe_rows(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     }
 
 
-def test_agents(folder: Path, session: Any, level: str) -> dict[str, Any]:
+def test_agents(folder: Path, session: Any, kind: str, level: str) -> dict[str, Any]:
+    """Test figures of the last weights and of the best, of what PPO learnt also with actions drawn as in training."""
     models = {"last": session.model}
     if (folder / "checkpoints" / "best").exists():
         models["best"] = place_model(load_model(folder)[0], session.device)
     players = {which: AgentPlayer(model, precision=session.precision) for which, model in models.items()}
+    if kind == "ppo":
+        players["drawn"] = AgentPlayer(session.model, precision=session.precision, sample=True)
     return {which: evaluate(each, level, missions=TEST_MISSIONS).to_dict() for which, each in players.items()}
 
 
@@ -174,7 +181,7 @@ def run_all(cells: dict[str, tuple[str, Any]], at_once: int, minutes: float, out
     waiting = [
         (name, run_cell(name, kind, options, runs, out, late), own_stream(options.device))
         for name, (kind, options) in cells.items()
-        if not (out / f"{name}.json").exists()
+        if not is_whole(out / f"{name}.json")
     ]
     under_way: list[tuple[str, Turns[None], Any]] = []
     while under_way or (waiting and not late()):
@@ -191,6 +198,11 @@ def run_all(cells: dict[str, tuple[str, Any]], at_once: int, minutes: float, out
                 under_way.remove(each)
                 print(f"{name} failed:", flush=True)
                 traceback.print_exc()
+
+
+def is_whole(entry: Path) -> bool:
+    """Whether a cell was trained to its end before."""
+    return entry.exists() and json.loads(entry.read_text())["whole"]
 
 
 def collect(out: Path, results: Path) -> None:
@@ -210,8 +222,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path("learning"))
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--part", default="0/1", help="k/n: every n-th cell, from number k on")
-    parser.add_argument("--without", default="-", help="leave out cells whose names contain one of these")
+    parser.add_argument("--only", default="", help="cells whose names contain one of these, with commas between")
     parser.add_argument("--collect", type=Path)
     arguments = parser.parse_args()
     if arguments.collect is not None:
@@ -220,10 +231,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "origin.json").write_text(json.dumps(describe_origin(), indent=1))
     cells = {name: each for study in arguments.studies for name, each in STUDIES[study]().items()}
-    left_out = arguments.without.split(",")
-    cells = {name: each for name, each in cells.items() if not any(part in name for part in left_out if part != "-")}
-    part, parts = map(int, arguments.part.split("/"))
-    cells = dict(list(cells.items())[part::parts])
+    chosen = arguments.only.split(",")
+    cells = {name: each for name, each in cells.items() if any(part in name for part in chosen)}
     run_all(cells, arguments.at_once, arguments.minutes, arguments.out, arguments.runs)
 
 
