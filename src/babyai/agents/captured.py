@@ -95,7 +95,7 @@ class Captured:
                 for _ in range(TRIAL_RUNS):
                     self.function(*places)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            with own_workspaces(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 outputs = self.function(*places)
             current.wait_stream(stream)
             with torch.no_grad():
@@ -104,6 +104,22 @@ class Captured:
             # What was allocated on one stream and is used on the other must not be freed in between.
             torch.cuda.synchronize()
         return graph, places, outputs
+
+
+@contextmanager
+def own_workspaces() -> Iterator[None]:
+    """What is recorded within shares no scratch memory with other recordings, so that they can be replayed at once.
+
+    Matrix products need some, and torch keeps it by stream: recordings made on one stream would all have the same, and
+    a product that counts in it which of its parts are done could wait for ever. Kept by none, it is allocated while
+    recording, and stays with the recording.
+    """
+    forget = torch._C._cuda_clearCublasWorkspaces  # pyright: ignore[reportAttributeAccessIssue]
+    forget()
+    try:
+        yield
+    finally:
+        forget()
 
 
 @contextmanager

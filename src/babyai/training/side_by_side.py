@@ -11,7 +11,7 @@ from babyai.agents.device import find_device
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
 from babyai.training.session import Session
-from babyai.training.turns import Turns
+from babyai.training.turns import Result, Turns
 
 
 def train_side_by_side(
@@ -32,7 +32,7 @@ def train_side_by_side(
         return take_turns(runs, [each.device for each in options])
 
 
-def take_turns(runs: Sequence[Turns[Session]], devices: Sequence[str]) -> list[Session]:
+def take_turns(runs: Sequence[Turns[Result]], devices: Sequence[str]) -> list[Result]:
     """Gives each run a turn after the other until all are done; what they return, in their order."""
     streams = [own_stream(device) for device in devices]
     under_way, results = dict(enumerate(runs)), {}
