@@ -29,7 +29,7 @@ from babyai.training.imitation import ImitationOptions, mean_length
 from babyai.training.learner import ImitationLearner
 from babyai.training.origin import describe_origin
 from babyai.training.ppo import PPO, PPOSettings
-from babyai.training.side_by_side import take_turns
+from babyai.training.side_by_side import own_stream, take_turns
 from babyai.training.turns import waiting
 
 ROUNDS = 3
@@ -91,6 +91,7 @@ def step_worlds(ppo: PPO) -> None:
 def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str, Any]:
     """Several seeds side by side."""
     runs = [make_ppo(seed, device) for seed in range(count)]
+    streams = [own_stream(str(device)) for _ in runs]
 
     def play(ppo: PPO) -> Any:
         for _ in range(updates):
@@ -98,7 +99,7 @@ def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str
         yield from waiting(device)
 
     def go() -> None:
-        take_turns([play(ppo) for ppo in runs], [str(device)] * count)
+        take_turns([play(ppo) for ppo in runs], streams)
 
     go()
     seconds = seconds_of(go, device)

@@ -13,7 +13,7 @@ from babyai.training.feed import Fed
 from babyai.training.learner import ImitationLearner
 from babyai.training.ppo import PPO, PPOSettings
 from babyai.training.rollout import Rollout
-from babyai.training.side_by_side import take_turns
+from babyai.training.side_by_side import own_stream, take_turns
 from babyai.training.turns import Turns, finish, waiting
 
 pytestmark = [
@@ -96,7 +96,7 @@ def test_runs_side_by_side_are_runs_alone(precision: Precision) -> None:
         return rollouts
 
     alone = [finish(play(seed)) for seed in range(3)]
-    together = take_turns([play(seed) for seed in range(3)], ["cuda"] * 3)
+    together = take_turns([play(seed) for seed in range(3)], [own_stream("cuda", precision) for _ in range(3)])
     for expected, rollouts in zip(alone, together, strict=True):
         for one, other in zip(expected, rollouts, strict=True):
             # An action drawn otherwise because of rounding changes all that follows in its world.

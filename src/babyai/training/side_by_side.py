@@ -4,14 +4,18 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import torch
 
-from babyai.agents.device import find_device
+from babyai.agents.device import find_device, find_precision
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
 from babyai.training.session import Session
 from babyai.training.turns import Result, Turns
+
+# Makes a context within which a run has its turn.
+Stream = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 def train_side_by_side(
@@ -29,12 +33,11 @@ def train_side_by_side(
     title, total = f"{len(options)} runs side by side: {options[0].levels}", max(each.total for each in options)
     with asking_to_stop() as stopping, Panel(total, options[0].unit, title, quiet, runs=len(options)) as panel:
         runs = [training(each, panel=(panel, line), stop=stopping.is_set) for line, each in enumerate(options)]
-        return take_turns(runs, [each.device for each in options])
+        return take_turns(runs, [own_stream(each.device, each.precision) for each in options])
 
 
-def take_turns(runs: Sequence[Turns[Result]], devices: Sequence[str]) -> list[Result]:
-    """Gives each run a turn after the other until all are done; what they return, in their order."""
-    streams = [own_stream(device) for device in devices]
+def take_turns(runs: Sequence[Turns[Result]], streams: Sequence[Stream]) -> list[Result]:
+    """Gives each run a turn after the other, on its stream, until all are done; what they return, in their order."""
     under_way, results = dict(enumerate(runs)), {}
     try:
         while under_way:
@@ -51,10 +54,13 @@ def take_turns(runs: Sequence[Turns[Result]], devices: Sequence[str]) -> list[Re
     return [results[number] for number in range(len(runs))]
 
 
-def own_stream(device: str) -> Callable[[], contextlib.AbstractContextManager[object]]:
-    """Gives contexts within which, on a GPU, nothing waits for what other runs have started."""
+def own_stream(device: str, precision: Literal["auto", "float32", "bf16"] = "auto") -> Stream:
+    """Gives contexts within which, on a GPU, nothing waits for what other runs have started.
+
+    Runs in float32 share a stream, so that their kernels do not overlap: three of them at once have hung a GPU.
+    """
     place = find_device(device)
-    if place.type != "cuda":
+    if place.type != "cuda" or find_precision(None if precision == "auto" else precision, place) == "float32":
         return contextlib.nullcontext
     stream = torch.cuda.Stream(place)
     return lambda: torch.cuda.stream(stream)
