@@ -69,7 +69,7 @@ def imitation_table(cells: dict[str, dict[str, Any]]) -> list[str]:
         lines.append(
             f"| {name} | {mean} ± {std} | **{100 * best:.1f}** | {100 * test['success_rate']:.1f} "
             f"({100 * test['low']:.1f} to {100 * test['high']:.1f}, {test['missions']:,}) "
-            f"| {asked}: {'yes' if met else 'no'} | {len(successes)}{'' if len(successes) >= 100 else ', cut short'} |"
+            f"| {asked}: {'yes' if met else 'no'} | {len(successes)}{'' if cell['whole'] else ', cut short'} |"
         )
     return lines
 
@@ -218,8 +218,9 @@ def speed_table() -> list[str]:
     ]
     lines = ["| whole loop, frames per second | measured | must | aim |", "|---|---|---|---|"]
     lines += [f"| {name} | {rate:,.0f} | {must:,} | {aim:,} |" for name, rate, must, aim in rows]
-    seconds = min(speeds["evaluation"]["seconds"])
-    return [*lines, f"| 512 BossLevel missions by a big agent | {seconds:.1f} s | 10 s | |"]
+    seconds, origin = min(speeds["evaluation"]["seconds"]), speeds["origin"]
+    lines.append(f"| 512 BossLevel missions by a big agent | {seconds:.1f} s | 10 s | |")
+    return [*lines, "", f"Measured on {origin['date'][:10]} at {origin['commit'][:7]} on one {origin['gpu']}."]
 
 
 def main() -> None:
@@ -227,15 +228,18 @@ def main() -> None:
     origins = {json.dumps(cell["origin"], sort_keys=True) for cell in cells.values()}
     seen = [json.loads(origin) for origin in sorted(origins)]
     where = "; ".join(
-        f"{each['gpu']}, {each['cpus']} cores, torch {each['versions']['torch']}, commit {each['commit'][:7]}, "
-        f"{each['date'][:10]}"
+        f"{each['gpu'] or 'no GPU'}, {each['cpus']} cores, torch {each['versions']['torch']}, "
+        f"commit {each['commit'][:7]}, {each['date'][:10]}"
         for each in seen
     )
     text = [
         "# What was measured",
         "",
-        "Written by `python -m benchmarks.learning_report` from `results/`, which has all rows of all runs. A cell is",
-        "one `babyai train` with the paper's settings, which `results/` gives as a command.",
+        "Written by `python -m benchmarks.learning_report` from `results/`, which has the rows of all runs. A cell is",
+        "one `babyai train`, which `results/` gives as a command: the paper's settings, but for DAgger and",
+        "the imitation beside it, which learn from endless demonstrations. The runs shared a GPU, and some were",
+        "stopped and resumed; those of the earliest commit were made from a working tree with changes not committed",
+        "yet. Where a run was repeated, the table has the one with more validations.",
         f"Hardware and versions: {where}.",
         "",
         "## Imitation beside Table 3",
@@ -265,6 +269,8 @@ def main() -> None:
         "## Speed",
         "",
         *speed_table(),
+        "",
+        "How fast PPO is without a GPU, beside plain PyTorch over Minigrid, stands in [speed](speed.md).",
         "",
         "![What the kernels of an update are for](images/kernels.png)",
         "",

@@ -19,13 +19,12 @@ from babyai.agents.config import AgentConfig
 from babyai.agents.device import find_device, find_precision, place_model
 from babyai.agents.model import Model
 from babyai.demos.collect import collect
-from babyai.demos.replay import Replay
 from babyai.demos.sources import FileSource
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
-from babyai.training.feed import Feed, page_locked
-from babyai.training.imitation import ImitationOptions, mean_length
+from babyai.training.feed import Feed
+from babyai.training.imitation import ImitationOptions, count_lanes, make_replay
 from babyai.training.learner import ImitationLearner
 from babyai.training.origin import describe_origin
 from babyai.training.ppo import PPO, PPOSettings
@@ -113,11 +112,8 @@ def measure_imitation(device: torch.device, updates: int, size: str, level: str,
         path = Path(folder) / "demos.parquet"
         collect(level, demos, 0, path)
         source = FileSource(path)
-    lanes = round(protocol.batch * mean_length(source) / protocol.recurrence)
-    on_gpu = device.type == "cuda"
-    buffers = page_locked(4, protocol.recurrence, lanes) if on_gpu else None
-    threads = 2 if on_gpu and lanes * protocol.recurrence > 4096 else 1
-    with Replay(source, steps=protocol.recurrence, lanes=lanes, ahead=3, buffers=buffers, threads=threads) as replay:
+    lanes = count_lanes(protocol, source)
+    with make_replay(protocol, source, lanes, device) as replay:
         feed = Feed(replay, device)
         precision = find_precision(None, device)
         learner = ImitationLearner(make_model(size, device), lanes, entropy=protocol.entropy, precision=precision)

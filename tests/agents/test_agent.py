@@ -98,6 +98,13 @@ def test_computes_in_bf16_when_asked(tmp_path: Path) -> None:
     Agent.create(seed=0).save(tmp_path / "agent")
     agent = Agent.load(tmp_path / "agent", device="cpu", precision="bf16")
     assert agent.act(view()).shape == (4,)
+    # Weights that were changed count from the next episodes on.
+    with torch.no_grad():
+        for parameter in agent.model.actor.parameters():
+            parameter.zero_()
+        agent.model.actor[-1].bias[5] = 1.0
+    agent.reset()
+    assert (agent.act(view()) == 5).all()
     with pytest.raises(ValueError, match="unknown precision 'float16'"):
         Agent.load(tmp_path / "agent", precision="float16")  # pyright: ignore[reportArgumentType]
 

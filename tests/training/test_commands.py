@@ -1,7 +1,9 @@
 """The commands `babyai train ...` as people type them."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +100,10 @@ def test_several_seeds_side_by_side_give_what_each_gives_alone(run: Any, capsys:
     capsys.readouterr()
     run("train", "imitation", "--out", "many", "--seeds", "3", "--seed", "5", "--resume", "--epochs", "3")
     assert [len(read_rows(f"many-{seed}")) for seed in (5, 6, 7)] == [3, 3, 3]
+    # A run that was killed before it began is begun.
+    shutil.rmtree("many-7")
+    run("train", "imitation", "--out", "many", "--seeds", "3", "--seed", "5", "--resume", "--epochs", "4")
+    assert [len(read_rows(f"many-{seed}")) for seed in (5, 6, 7)] == [4, 4, 4]
     assert [read_config(f"many-{seed}")["config"]["seed"] for seed in (5, 6, 7)] == [5, 6, 7]
 
 
@@ -141,6 +147,11 @@ def test_what_is_said_again_is_checked(run: Any) -> None:
         run("train", "imitation", *TINY, *SHORT["imitation"], "--out", "ours")
     with pytest.raises(SystemExit, match="babyai: nowhere holds no run"):
         run("train", "ppo", "--resume", "--out", "nowhere")
+    about = json.loads(Path("ours/config.json").read_text())
+    about["config"]["levels"] = 3
+    Path("ours/config.json").write_text(json.dumps(about))
+    with pytest.raises(SystemExit, match=r"babyai: config\.json in ours is damaged"):
+        run("train", "imitation", "--resume", "--out", "ours")
 
 
 def test_an_interrupt_ends_with_a_run_to_go_on_with(

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babyai.agents.actor import WORDS_AT_A_TIME, longest_mission
+from babyai.agents.actor import WORDS_AT_A_TIME, Packer, count_words
 from babyai.demos.replay import Chunk, Replay
 from babyai.demos.sources import ExpertSource
 from babyai.training.feed import Feed, pad_missions
@@ -57,38 +57,49 @@ def test_tensors_are_the_chunks(kind: str) -> None:
 
 
 def test_shapes_are_few() -> None:
-    """A recording is made for each: the table of missions doubles, and its words only become more."""
+    """A recording is made for each: the table of missions doubles, and so many words are read at a time."""
     feed = Feed(Again(make_chunks(30)), CPU)
     shapes = [tuple(next(feed).missions.shape) for _ in range(30)]
     assert {rows for rows, _ in shapes} <= {4, 8, 16, 32}
-    words = [columns for _, columns in shapes]
-    assert words == sorted(words) and all(columns % WORDS_AT_A_TIME == 0 for columns in words)
+    assert all(columns % WORDS_AT_A_TIME == 0 for _, columns in shapes)
+    # A run that is resumed is fed the same shapes, though it has not seen the longest mission so far.
+    assert len({columns for _, columns in shapes}) > 1
+    for start in range(0, 30, 5):
+        assert tuple(next(Feed(Again(make_chunks(30)[start:]), CPU)).missions.shape) == shapes[start]
+
+
+def test_acting_reads_as_many_words_whatever_was_read_before() -> None:
+    short, long = np.zeros((2, 2, 72), dtype=np.uint8)
+    short[:, :3], long[:, :20] = 5, 5
+    images, directions, first = np.zeros((2, 7, 7, 3), dtype=np.uint8), np.zeros(2), np.ones(2, dtype=bool)
+    packer = Packer(2, CPU)
+    widths = [packer.pack(images, missions, directions, first).shape[1] for missions in (short, long, short)]
+    assert widths == [2 + 8 + 147, 2 + 24 + 147, 2 + 8 + 147]
 
 
 @given(
     rows=st.lists(st.sampled_from([(1,), (2, 3), (2, 3, 4), (9,) * 20, (5, 0, 0)]), min_size=3, max_size=21),
-    words=st.sampled_from([0, 8, 16]),
     seed=st.integers(0, 100),
 )
-def test_each_mission_is_in_the_table_once(rows: list[tuple[int, ...]], words: int, seed: int) -> None:
+def test_each_mission_is_in_the_table_once(rows: list[tuple[int, ...]], seed: int) -> None:
     chunk = Chunk.empty(6, 3)
     chunk.count = len(rows)
     chunk.mission_table[:] = 77
     for number, row in enumerate(rows):
         chunk.mission_table[number] = np.pad(np.array(row, dtype=np.uint8), (0, 72 - len(row)))
     chunk.mission_index[:] = np.random.default_rng(seed).integers(0, len(rows), size=(6, 3))
-    missions, index, used = pad_missions(chunk, words)
+    missions, index = pad_missions(chunk)
     assert np.array_equal(missions[index], chunk.missions[chunk.mission_index])
     told = missions[missions.any(1)]
     assert len(np.unique(told, axis=0)) == len(told) == len({row[:1] if 0 in row else row for row in rows})
     assert len(missions) in (3, 6, 12) and index.dtype == np.int32
-    assert used >= words and used == max(words, longest_mission(chunk.missions))
 
 
-def test_the_longest_mission_is_rounded_up() -> None:
+def test_words_are_counted_by_the_longest_mission_and_only_become_more_on_a_gpu() -> None:
     missions = np.zeros((2, 72), dtype=np.uint8)
-    assert longest_mission(missions) == WORDS_AT_A_TIME
+    assert count_words(missions, 0, CPU) == WORDS_AT_A_TIME
     for words, expected in ((1, 8), (8, 8), (9, 16), (65, 72), (72, 72)):
         missions[:] = 0
         missions[1, :words] = 5
-        assert longest_mission(missions) == expected
+        assert count_words(missions, 0, CPU) == count_words(missions, 40, CPU) == expected
+        assert count_words(missions, 40, torch.device("cuda")) == max(40, expected)

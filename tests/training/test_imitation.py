@@ -232,6 +232,14 @@ def test_other_files_are_refused(tmp_path: Path, demo_file: Path) -> None:
         train(tiny(tmp_path / "d", file=str(tmp_path / "junk")))
 
 
+def test_rows_without_one_of_the_levels_are_refused(tmp_path: Path) -> None:
+    collect(["GoToObjS4", "GoToObjS6"], 5, 0, tmp_path / "two.parquet", threads=1)
+    options = tiny(tmp_path / "run", levels="GoToObjS4,GoToObjS6", demos=5, file=str(tmp_path / "two.parquet"))
+    with pytest.raises(ValueError, match=r"none of the first 5 demonstrations of .* is of GoToObjS6"):
+        train(options)
+    train(replace(options, demos=6, epochs=1))
+
+
 def test_demonstrations_of_reserved_seeds_are_refused(tmp_path: Path) -> None:
     collect("GoToObjS4", 3, 10**9, tmp_path / "valid.parquet", threads=1)
     with pytest.raises(ValueError, match=r"reserved|validation"):
@@ -249,10 +257,14 @@ def test_endless_demonstrations_never_come_twice(tmp_path: Path) -> None:
 # ------------------------------------------------------------ agents
 
 
-def test_init_from_begins_with_the_weights_of_a_run(tmp_path: Path) -> None:
+def test_init_from_begins_with_the_weights_of_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = train(tiny(tmp_path / "before"))
     options = tiny(tmp_path / "after", init_from=str(before.folder), learning_rate=1e-30, epochs=1, seed=5)
     assert_equal_tensors(weights(train(options).folder), weights(before.folder, "best"))
+    assert caplog.messages == []
+    other = train(paper(tmp_path / "sum", protocol="code", epochs=1))
+    train(paper(tmp_path / "mean", init_from=str(other.folder), epochs=1))
+    assert caplog.messages[0].endswith("of another agent: bag_of_words is 'sum' there and 'mean' here")
     with pytest.raises(CheckpointError, match="of other sizes than this model"):
         train(paper(tmp_path / "other", init_from=str(before.folder)))
     with pytest.raises(OSError, match="no checkpoint at"):
@@ -335,6 +347,16 @@ def test_the_papers_agent_resumes_to_the_bit(changes: dict[str, Any], tmp_path: 
     pretend([0.1, 0.4, 0.2])
     resumed = train(replace(options, out=str(tmp_path / "parts"), resume=True))
     assert_same_run(whole.folder, resumed.folder)
+
+
+def test_layers_that_draw_at_random_go_on_drawing(tmp_path: Path) -> None:
+    options = tiny(tmp_path / "whole", architecture=f"{Path(__file__).parent / 'tiny.py'}:Forgetful")
+    torch.manual_seed(1)
+    whole = train(options)
+    asked = iter([False] * 2 + [True])
+    train(replace(options, out=str(tmp_path / "parts")), stop=lambda: next(asked))
+    torch.manual_seed(2)
+    assert_same_run(whole.folder, train(replace(options, out=str(tmp_path / "parts"), resume=True)).folder)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills are the operating system's")
@@ -430,6 +452,12 @@ def test_time_and_interrupts_end_a_run_that_can_go_on(tmp_path: Path) -> None:
         ({"epochs": 0}, "epochs"),
         ({"validation_missions": 0}, "mission"),
         ({"resume": True}, "holds no run"),
+        ({"device": "mps"}, "unknown device 'mps'"),
+        ({"seed": -1}, "seed must be from 0 on"),
+        ({"threads": -1}, "threads must be from 1 on"),
+        ({"patience": -1}, "patience must be from 1 on"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"decay": float("nan")}, "decay must be above 0"),
     ],
     ids=lambda value: "-".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, dict) else "",
 )

@@ -75,7 +75,8 @@ def test_the_end_is_told_at_once(clock: Clock) -> None:
 
 def test_time_left_counts_from_where_a_run_was_resumed(clock: Clock) -> None:
     console = a_console(False)
-    with Panel(1000, "demos", "t", start=900, console=console) as panel:
+    with Panel(1000, "demos", "t", console=console) as panel:
+        panel.begin_at(900)
         clock.now += 10
         panel.update(910, {"epoch": 1})
     assert text_of(console).endswith("epoch 1  90 s left\n")

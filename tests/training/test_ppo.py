@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from babyai.agents.actor import count_words
 from babyai.agents.config import AgentConfig
 from babyai.agents.model import Model
 from babyai.agents.unroll import Steps, unroll_plainly
@@ -92,7 +93,8 @@ def steps_of(rollout: Rollout) -> Steps:
 def learn_from(ppo: PPO, rollout: Rollout, advantages: np.ndarray) -> None:
     """All that `update` does after playing, with other advantages."""
     chunk = rollout.chunk
-    missions, index, words = pad_missions(chunk)
+    missions, index = pad_missions(chunk)
+    words = count_words(missions, 0, ppo.device)
     arrays = [chunk.images, chunk.directions, rollout.last_actions, chunk.first, index, chunk.actions]
     arrays += [rollout.log_chances, rollout.values[:-1], advantages]
     pieces = [torch.from_numpy(ppo._cut(array)) for array in arrays]
@@ -540,6 +542,12 @@ def test_epochs_may_not_change_when_a_run_is_resumed(tmp_path: Path) -> None:
         ({"architecture": "orignal"}, "did you mean 'original'"),
         ({"resume": True}, "holds no run"),
         ({"validation_missions": 0}, "mission"),
+        ({"frames": -5}, "frames must be from 1 on"),
+        ({"window": -3}, "window must be from 1 on"),
+        ({"validate_every": -1}, "validate_every must be from 0 on"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"max_part_mib": 0}, "max_part_mib must be from 1 on"),
+        ({"seed": 10_000_000}, "reserved for validation"),
     ],
     ids=lambda value: "-".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, dict) else "",
 )

@@ -20,7 +20,7 @@ from babyai.agents import folders
 from babyai.agents.tensors import read_tensors, save_tensors
 from babyai.training.checkpoints import RunError
 from babyai.training.origin import command_line, describe_origin, source_commit
-from babyai.training.run import Run, read_config, read_rows
+from babyai.training.run import Run, asking_to_stop, read_config, read_rows
 
 ROOT = Path(__file__).parents[2]
 posix_only = pytest.mark.skipif(os.name != "posix", reason="locks, limits and kills are the operating system's")
@@ -230,24 +230,23 @@ def test_two_do_not_write_to_one_run(folder: Path, tmp_path: Path) -> None:
     Run.resume(folder).close()
 
 
-def test_the_first_interrupt_asks_and_the_second_stops(folder: Path) -> None:
+def test_the_first_interrupt_asks_and_the_second_stops() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     for first, second in ((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)):
-        with Run.resume(folder) as run:
-            with run.catching_interrupts():
-                assert not run.interrupted
-                signal.raise_signal(first)
-                assert run.interrupted
-                with pytest.raises(KeyboardInterrupt):
-                    signal.raise_signal(second)
-            assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+        with asking_to_stop() as asked:
+            assert not asked.is_set()
+            signal.raise_signal(first)
+            assert asked.is_set()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(second)
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_other_threads_leave_signals_alone(folder: Path) -> None:
+def test_other_threads_leave_signals_alone() -> None:
     handlers = []
 
     def train() -> None:
-        with Run.resume(folder) as run, run.catching_interrupts():
+        with asking_to_stop():
             handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=train)

@@ -26,3 +26,11 @@ class Tiny(nn.Module):
 
     def initial_memory(self, count: int, device: torch.device | str | None = None) -> Tensor:
         return torch.zeros(count, HIDDEN, device=device)
+
+
+class Forgetful(Tiny):
+    """Sees half of what there is, drawn anew each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.see = nn.Sequential(self.see, nn.Dropout(0.5))

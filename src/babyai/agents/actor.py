@@ -15,10 +15,15 @@ from babyai.agents.unroll import Steps, Unroller
 WORDS_AT_A_TIME = 8
 
 
-def longest_mission(missions: np.ndarray) -> int:
-    """How many columns of (M, 72) token ids are in use, rounded up."""
+def count_words(missions: np.ndarray, before: int, device: torch.device) -> int:
+    """How many columns of (M, 72) token ids to read: those in use, rounded up.
+
+    A GPU makes a recording for each shape, so there it is never fewer than `before`. Elsewhere it depends on the
+    missions alone, and a run that is resumed computes what it would have computed.
+    """
     used = int(np.count_nonzero(missions.any(0)))
-    return min(missions.shape[1], max(1, -(-used // WORDS_AT_A_TIME)) * WORDS_AT_A_TIME)
+    words = min(missions.shape[1], max(1, -(-used // WORDS_AT_A_TIME)) * WORDS_AT_A_TIME)
+    return max(words, before) if device.type == "cuda" else words
 
 
 class Packer:
@@ -33,7 +38,7 @@ class Packer:
     def pack(self, images: np.ndarray, missions: np.ndarray, directions: np.ndarray, first: np.ndarray) -> Tensor:
         """The rows, in memory that the next call overwrites."""
         if first.any() or not self._words:
-            self._words = max(self._words, longest_mission(missions))
+            self._words = count_words(missions, self._words, self.device)
         self._shape, words = images.shape[1:], self._words
         width = 2 + words + images[0].size
         if self._host.shape != (self.count, width):

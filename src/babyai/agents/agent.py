@@ -143,8 +143,10 @@ class Agent:
         return int(actions[0]) if single else actions
 
     def reset(self) -> None:
-        """Forgets all episodes; the next observations begin new ones."""
+        """Forgets all episodes; the next observations begin new ones, with the weights that the model has now."""
         self._begun = False
+        if self._actor is not None:
+            self._actor.refresh()
 
     def _actor_for(self, count: int) -> Actor:
         """The one that remembers this many episodes."""

@@ -20,9 +20,9 @@ def find_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(
-            f"unknown device {name!r}; there are 'auto', 'cpu', 'cuda' and 'cuda:0', 'cuda:1', ..."
-        ) from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"unknown device {name!r}; there are 'auto', 'cpu', 'cuda' and 'cuda:0', 'cuda:1', ...")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"there is no GPU that torch can use here, so nothing can run on {name!r}; use 'cpu' or 'auto'"

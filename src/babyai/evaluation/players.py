@@ -72,7 +72,8 @@ class AgentPlayer:
         if device is not None:
             model = place_model(model, find_device(device))
         where = next((parameter.device for parameter in model.parameters()), find_device("cpu"))
-        self.model, self.device, self.precision = model, where, find_precision(precision, where)
+        self.model, self.device = model, where
+        self.precision: Precision = find_precision(precision, where)
         self.sample, self.seed = sample, seed
         self.best_worlds = WORLDS_ON_CPU if where.type == "cpu" else None
         self._pixels = observe_for(model) == "rgb"
@@ -85,8 +86,7 @@ class AgentPlayer:
         # An actor is kept for the next evaluation, since on a GPU it holds a recording of the network at work.
         if self._actor is None or len(self._actor.last_actions) != engine.num_worlds:
             self._actor = Actor(
-                *(self.model, engine.num_worlds),
-                **{"device": self.device, "precision": self.precision, "sample": self.sample},
+                self.model, engine.num_worlds, device=self.device, precision=self.precision, sample=self.sample
             )
         self._actor.refresh()
 

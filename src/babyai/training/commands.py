@@ -89,7 +89,10 @@ def find_options(kind: str, made_of: type["TrainingOptions"], words: Sequence[st
         )
     known = {each.name for each in fields(made_of)}
     asked = {name: value for name, value in about["config"].items() if name in known}
-    return made_of(**asked | {"out": said.out, "resume": True})
+    try:
+        return made_of(**asked | {"out": said.out, "resume": True})
+    except (TypeError, AttributeError) as error:
+        raise RunError(f"config.json in {folder} is damaged: {error}") from None
 
 
 def name_folder(folder: str, seed: int) -> str:
@@ -104,7 +107,7 @@ def train(kind: str, module: Any, options: "TrainingOptions", seeds: int) -> Non
     if seeds < 1:
         raise ValueError(f"there must be at least one seed, not {seeds}")
     try:
-        sessions = [module.train(options)] if seeds == 1 else train_several(module.training, options, seeds)
+        sessions = [module.train(options)] if seeds == 1 else train_several(kind, module.training, options, seeds)
     except KeyboardInterrupt:
         sys.exit("babyai: stopped at once; the same command with --resume goes on from the last checkpoint")
     if not options.quiet:
@@ -114,13 +117,17 @@ def train(kind: str, module: Any, options: "TrainingOptions", seeds: int) -> Non
         sys.exit("babyai: stopped before the end")
 
 
-def train_several(training: "Callable[..., Turns[Session]]", options: "TrainingOptions", seeds: int) -> "list[Session]":
-    """Trains with several seeds side by side."""
+def train_several(
+    kind: str, training: "Callable[..., Turns[Session]]", options: "TrainingOptions", seeds: int
+) -> "list[Session]":
+    """Trains with several seeds side by side; of those to be resumed, some may not have begun."""
+    from babyai.training.run import holds_run
     from babyai.training.side_by_side import train_side_by_side
 
     numbers = range(options.seed, options.seed + seeds)
-    each = [replace(options, seed=seed, out=options.out and name_folder(options.out, seed)) for seed in numbers]
-    return train_side_by_side(training, each, quiet=options.quiet)
+    runs = [replace(options, seed=seed, out=options.out and name_folder(options.out, seed)) for seed in numbers]
+    runs = [replace(run, resume=run.resume and holds_run(run.run_folder(kind))) for run in runs]
+    return train_side_by_side(training, runs, quiet=options.quiet)
 
 
 def summarise(kind: str, session: "Session") -> str:

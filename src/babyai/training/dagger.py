@@ -10,6 +10,7 @@ begins with a new network each time; here it grows after each epoch, and the net
 from dataclasses import dataclass
 from typing import Literal
 
+from babyai.agents.actor import observe_for
 from babyai.training.feed import Feed, page_locked
 from babyai.training.grown import GrowingSource, Growth
 from babyai.training.imitation import (
@@ -113,7 +114,7 @@ def learn_states(options: DaggerOptions, session: Session, stop: Stop) -> Turns[
         precision=session.precision,
         greedy=options.greedy,
     )
-    replay = make_replay(protocol, source, session, lanes - acting)
+    replay = make_replay(protocol, source, lanes - acting, session.device, observe_for(session.model))
     on_gpu = session.device.type == "cuda"
     chunks = MixedChunks(replay, play, page_locked(1, replay.steps, lanes, replay.kind)[0] if on_gpu else None)
     learner = make_learner(options, protocol, session, lanes)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from babyai.agents.actor import longest_mission
+from babyai.agents.actor import count_words
 from babyai.demos.replay import Chunk, Kind
 from babyai.world.view import VIEW_SIZE
 
@@ -66,7 +66,8 @@ class Feed:
             self._copied.synchronize()
         chunk = next(self.source)
         self.begun += int(np.count_nonzero(chunk.first))
-        missions, index, self._words = pad_missions(chunk, self._words)
+        missions, index = pad_missions(chunk)
+        self._words = count_words(missions, self._words, self.device)
         taken = chunk.actions if chunk.taken is None else chunk.taken
         arrays = (chunk.images, chunk.directions, chunk.actions, taken, chunk.first, missions, index)
         if self._copying is None:
@@ -85,14 +86,14 @@ class Feed:
         return fed._replace(missions=fed.missions[:, : self._words])
 
 
-def pad_missions(chunk: Chunk, words: int = 0) -> tuple[np.ndarray, np.ndarray, int]:
-    """Each mission that occurs, once; which of them holds where; and how many words to read of them.
+def pad_missions(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+    """Each mission that occurs, once; and which of them holds where.
 
     A recording is made for each shape, so there should be few: empty missions fill the table up to the next of few
-    sizes, and `words` is what this gave the last time.
+    sizes.
 
     Returns:
-        missions (M, 72), mission_index (T, N) int32, words.
+        missions (M, 72), mission_index (T, N) int32.
     """
     rows = np.ascontiguousarray(chunk.missions).view(f"V{chunk.missions.shape[1]}")[:, 0]
     _, places, numbers = np.unique(rows, return_index=True, return_inverse=True)
@@ -101,5 +102,4 @@ def pad_missions(chunk: Chunk, words: int = 0) -> tuple[np.ndarray, np.ndarray, 
         size *= 2
     missions = np.zeros((size, chunk.mission_table.shape[1]), dtype=np.uint8)
     missions[: len(places)] = chunk.mission_table[places]
-    index = numbers.astype(np.int32)[chunk.mission_index]
-    return missions, index, max(words, longest_mission(missions))
+    return missions, numbers.astype(np.int32)[chunk.mission_index]

@@ -10,16 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from babyai.agents.actor import observe_for
 from babyai.agents.unroll import Statistics
 from babyai.demos.collect import collect
-from babyai.demos.replay import Replay
+from babyai.demos.replay import Kind, Replay
 from babyai.demos.sources import RESERVED, DemoSource, ExpertSource, FileSource, Mixture
 from babyai.demos.store import DemoFile
 from babyai.training.feed import Feed, page_locked
 from babyai.training.learner import ImitationLearner
 from babyai.training.optimizer import set_learning_rate
-from babyai.training.options import TrainingOptions, check_counts
+from babyai.training.options import TrainingOptions, check_counts, check_positive
 from babyai.training.panel import Panel
 from babyai.training.session import Session, Stop
 from babyai.training.turns import Turns, finish, waiting
@@ -68,7 +70,8 @@ class ImitationOptions(TrainingOptions):
         super().__post_init__()
         if (self.demos is None and self.file is None) != self.endless:
             raise ValueError("say what to learn from: --demos N, --file FILE, or --endless")
-        check_counts(self, "demos", "epochs", "batch", "recurrence", "epoch_demos")
+        check_counts(self, "demos", "epochs", "patience", "batch", "recurrence", "epoch_demos", "threads")
+        check_positive(self, "learning_rate", "decay")
         if self.weights is not None:
             Mixture(list((read_weights(self) or {}).values()), 0)
 
@@ -156,6 +159,7 @@ def learning(
         learner.load_tensors(tensors)
         replay.load_state_dict(state["replay"])
         update, demos = state["update"], state["demos"]
+        session.begin_at(update * protocol.batch)
     frames = learner.memory.shape[0] * protocol.recurrence
 
     def is_over() -> bool:
@@ -196,7 +200,7 @@ def prepare(
 ) -> tuple[Replay, Feed, ImitationLearner]:
     """Replay, feed and learner for a source of demonstrations."""
     lanes = count_lanes(protocol, source)
-    replay = make_replay(protocol, source, session, lanes)
+    replay = make_replay(protocol, source, lanes, session.device, observe_for(session.model))
     return replay, Feed(replay, session.device), make_learner(options, protocol, session, lanes)
 
 
@@ -205,9 +209,11 @@ def count_lanes(protocol: Resolved, source: DemoSource) -> int:
     return max(1, round(protocol.batch * mean_length(source) / protocol.recurrence))
 
 
-def make_replay(protocol: Resolved, source: DemoSource, session: Session, lanes: int) -> Replay:
+def make_replay(
+    protocol: Resolved, source: DemoSource, lanes: int, device: torch.device, kind: Kind = "symbolic"
+) -> Replay:
     """Chunks of demonstrations; those for a GPU lie in memory that it reads by itself."""
-    kind, on_gpu = observe_for(session.model), session.device.type == "cuda"
+    on_gpu = device.type == "cuda"
     return Replay(
         source,
         steps=protocol.recurrence,
@@ -278,7 +284,13 @@ def check_file(options: ImitationOptions) -> None:
         count = len(file) if options.demos is None else options.demos
         if count > len(file):
             raise ValueError(f"{options.file} has {len(file)} demonstrations, so {count} cannot be taken from it")
-        if (file.read(slice(0, count), missions=False).seeds >= RESERVED).any():
+        used = file.read(slice(0, count), missions=False)
+        if missing := [level for number, level in enumerate(file.levels) if not (used.levels == number).any()]:
+            raise ValueError(
+                f"none of the first {count} demonstrations of {options.file} is of {', '.join(missing)}: a file holds "
+                f"one level after the other; take all of them, or collect --demos N of each level instead"
+            )
+        if (used.seeds >= RESERVED).any():
             raise ValueError(
                 f"{options.file} holds missions that are reserved for validation and test (seeds from 10^9)"
             )

@@ -65,7 +65,9 @@ class TrainingOptions:
         names = self.level_names
         if len(set(names)) < len(names):
             raise ValueError(f"a level is named more than once in {self.levels!r}")
-        check_counts(self, "validation_missions")
+        check_counts(self, "validation_missions", "max_part_mib")
+        if self.seed < 0:
+            raise ValueError(f"seed must be from 0 on, not {self.seed}")
 
     @property
     def total(self) -> float:
@@ -121,6 +123,13 @@ def check_counts(options: object, *names: str) -> None:
     for name in names:
         if (value := getattr(options, name)) is not None and value < 1:
             raise ValueError(f"{name} must be from 1 on, not {value}")
+
+
+def check_positive(options: object, *names: str) -> None:
+    """Raises if one of these settings is not above 0."""
+    for name in names:
+        if (value := getattr(options, name)) is not None and not value > 0:
+            raise ValueError(f"{name} must be above 0, not {value}")
 
 
 # Options that make no sense for a model of one's own, which is always told heading and last action.

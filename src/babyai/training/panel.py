@@ -76,7 +76,6 @@ class Panel:
         title: Stands above.
         quiet: Show nothing.
         runs: How many runs go side by side.
-        start: How much of it was done before, by a run that is resumed.
         shown: The names of what is shown of each row.
         console: Where to; the standard output, if None.
     """
@@ -89,7 +88,6 @@ class Panel:
         quiet: bool = False,
         *,
         runs: int = 1,
-        start: float = 0.0,
         shown: Sequence[str] = SHOWN,
         console: Console | None = None,
     ) -> None:
@@ -98,7 +96,7 @@ class Panel:
         self._begun, self._note = time.monotonic(), ""
         self._runs = [_Shown() for _ in range(runs)]
         for run in self._runs:
-            run.clock.append((time.monotonic(), start))
+            run.clock.append((time.monotonic(), 0.0))
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -145,6 +143,12 @@ class Panel:
         if self._live is None and now - max(state.said, self._begun) >= LINE_INTERVAL:
             state.line = words
             self._write_line(state)
+
+    def begin_at(self, done: float, run: int = 0) -> None:
+        """Says how much a run that is resumed had done before, which is not counted as done now."""
+        clock = self._runs[run].clock
+        clock.clear()
+        clock.append((time.monotonic(), done))
 
     def advance(self, done: float, run: int = 0) -> None:
         """Shows how far a run is between two rows; without a terminal, only if nothing has been said for long."""

@@ -11,15 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from babyai.agents.actor import count_words
 from babyai.agents.captured import Captured
 from babyai.agents.device import Precision
 from babyai.agents.precision import Working
 from babyai.agents.unroll import Statistics, Steps, Unroller
+from babyai.demos.sources import RESERVED
 from babyai.engine import Engine
 from babyai.training.efficiency import SampleEfficiency, usual_window
 from babyai.training.feed import pad_missions
 from babyai.training.optimizer import descend, learning_state, make_adam
-from babyai.training.options import TrainingOptions, check_counts
+from babyai.training.options import TrainingOptions, check_counts, check_positive
 from babyai.training.panel import Panel
 from babyai.training.rollout import Collector, Rollout
 from babyai.training.session import Session, Stop
@@ -63,6 +65,7 @@ class PPOSettings:
 
     def __post_init__(self) -> None:
         check_counts(self, "worlds", "steps", "recurrence", "minibatches", "epochs")
+        check_positive(self, "learning_rate")
         if self.steps % self.recurrence:
             raise ValueError(f"recurrence {self.recurrence} does not divide the {self.steps} steps between updates")
         if self.pieces % self.minibatches:
@@ -120,8 +123,13 @@ class PPO:
         # The authors leave batch norm in training mode while acting: it averages over the worlds of that step.
         model.train()
         self.collector = Collector(
-            *(self.working.model, engine, settings.steps, settings.recurrence),
-            **{"seed": seed, "fast": fast, "exact": precision == "float32"},
+            self.working.model,
+            engine,
+            settings.steps,
+            settings.recurrence,
+            seed=seed,
+            fast=fast,
+            exact=precision == "float32",
         )
         self.generator = np.random.default_rng([seed, 1])
         self.optimizer = make_adam(model, settings.learning_rate)
@@ -140,7 +148,8 @@ class PPO:
         rollout = yield from self.collector.collecting()
         advantages = estimate_advantages(rollout, self.settings)
         chunk = rollout.chunk
-        missions, index, self._words = pad_missions(chunk, self._words)
+        missions, index = pad_missions(chunk)
+        self._words = count_words(missions, self._words, self.device)
         arrays = [chunk.images, chunk.directions, rollout.last_actions, chunk.first, index, chunk.actions]
         arrays += [rollout.log_chances, rollout.values[:-1], advantages]
         pieces = [torch.from_numpy(self._cut(array)) for array in arrays]
@@ -242,6 +251,16 @@ class PPOOptions(PPOSettings, TrainingOptions):
     def __post_init__(self) -> None:
         TrainingOptions.__post_init__(self)
         PPOSettings.__post_init__(self)
+        check_counts(self, "frames", "window")
+        if self.validate_every < 0:
+            raise ValueError(f"validate_every must be from 0 on, not {self.validate_every}")
+        if self.first_seed + self.worlds > RESERVED:
+            raise ValueError(f"seed {self.seed} would play missions that are reserved for validation (from 10^9)")
+
+    @property
+    def first_seed(self) -> int:
+        """The seed of the first world, as in the authors' code; the others' follow."""
+        return 100 * self.seed
 
     @property
     def may_differ(self) -> tuple[str, ...]:
@@ -276,7 +295,7 @@ def training(
     """
     with Session(options, "ppo", panel) as session:
         engine = Engine(options.level_names, options.worlds, rules=options.rules)
-        engine.reset(100 * options.seed)
+        engine.reset(options.first_seed)
         statistics = options.statistics or ("step" if options.protocol == "code" else "chunk")
         common = {"seed": options.seed, "precision": session.precision, "fast": options.fast}
         ppo = PPO(session.model, engine, options, statistics=statistics, **common)
@@ -293,6 +312,7 @@ def learning(options: PPOOptions, session: Session, ppo: PPO, efficiency: Sample
         ppo.load(tensors, state["ppo"])
         efficiency.load(state["efficiency"])
         update = state["update"]
+        session.begin_at(update * options.frames_an_update)
 
     def is_over() -> bool:
         return update * options.frames_an_update >= options.frames or (options.stop_when_known and efficiency.known)

@@ -40,15 +40,15 @@ logger = logging.getLogger(__name__)
 class Run:
     """A folder that one training process writes to; `create` begins one and `resume` goes on with one.
 
-        with Run.create("runs/local", config, "imitation") as run, run.catching_interrupts():
-            while not finished and not run.interrupted:
+        with Run.create("runs/local", config, "imitation") as run, asking_to_stop() as asked:
+            while not finished and not asked.is_set():
                 run.log({"epoch": 1, "success": 0.93})
                 run.save(1, lambda folder: write_model(folder, model, agent), tensors, {"epoch": 1}, best=True)
 
     Attributes:
         folder: Where it is.
         config: What was asked for, in the types of JSON.
-        interrupted: Whether somebody has asked to stop; see `catching_interrupts`.
+        interrupted: Whether it was stopped before its end; the trainer says so.
     """
 
     def __init__(self, folder: PathLike, keep: int, tensorboard: bool) -> None:
@@ -176,28 +176,6 @@ class Run:
         newest = self._checkpoints.newest()
         return newest and (newest[0], newest[1], newest[2]["state"])
 
-    @contextlib.contextmanager
-    def catching_interrupts(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM set `interrupted`, for the trainer to save and stop; a second one stops at once.
-
-        Only the main thread can catch signals; in others nothing happens.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(number: int, frame: object) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupted = True
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)
-
     def close(self) -> None:
         """Lets others write to the folder."""
         self._stack.close()
@@ -263,6 +241,35 @@ class Run:
         for name, value in _flatten(row, "/").items():
             if isinstance(value, int | float):
                 self._board.add_scalar(name, value, step)
+
+
+@contextlib.contextmanager
+def asking_to_stop() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, for the trainer to save and stop; a second one stops at once.
+
+    Only the main thread can catch signals; in others nothing happens.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def stop(number: int, frame: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def holds_run(folder: PathLike) -> bool:
+    """Whether a run was begun there."""
+    return (Path(folder) / CONFIG).exists()
 
 
 def read_config(folder: PathLike) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What every training does around its learning: begin or resume, validate, keep the best, show, save, stop."""
 
+import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from babyai.agents.checkpoint import fit_tensors, load_tensors, load_weights, write_model
+from babyai.agents.checkpoint import fit_tensors, load_config, load_tensors, load_weights, write_model
+from babyai.agents.config import AnyConfig
 from babyai.agents.custom import build_model
 from babyai.agents.device import Precision, find_device, find_precision, place_model
 from babyai.agents.tensors import Dtype
@@ -19,10 +21,14 @@ from babyai.evaluation.evaluate import VALIDATION_SEED, Evaluation, evaluate
 from babyai.evaluation.players import AgentPlayer
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
-from babyai.training.run import Kind, Run
+from babyai.training.run import Kind, Run, asking_to_stop
 from babyai.training.state import load_optimizer_tensors, optimizer_tensors
 
 Stop = Callable[[], bool]
+# The name under which a checkpoint has the state of torch's own generator.
+GENERATOR = "generator"
+
+logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -40,11 +46,11 @@ class Session:
         self.precision: Precision = find_precision(
             None if options.precision == "auto" else options.precision, self.device
         )
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(options.seed)
-            model = build_model(self.agent)
+        # Decides the first weights, and what layers that draw at random will draw.
+        torch.manual_seed(options.seed)
+        model = build_model(self.agent)
         if options.init_from is not None and not options.resume:
-            load_weights(model, options.init_from)
+            begin_with(model, self.agent, options.init_from)
         self.model: nn.Module = place_model(model, self.device)
         self.best, self.validations, self.since_best = (-1.0, 0.0), 0, 0
         self._player = AgentPlayer(self.model, precision=self.precision)
@@ -58,9 +64,9 @@ class Session:
         )
         # A run that is resumed may have been killed before its first checkpoint.
         if options.init_from is not None and options.resume and self.run.latest() is None:
-            load_weights(self.model, options.init_from)
+            begin_with(self.model, self.agent, options.init_from)
         # Whoever shows several runs side by side stops all of them.
-        self._stack.enter_context(nullcontext() if panel else self.run.catching_interrupts())
+        self._asked = None if panel else self._stack.enter_context(asking_to_stop())
         self._panel, self._line = panel or (
             Panel(options.total, options.unit, f"{kind} {options.levels}", quiet=options.quiet),
             0,
@@ -81,6 +87,7 @@ class Session:
         folder, tensors, state = kept
         fit_tensors(self.model, load_tensors(folder, dtype="float32"), f"the checkpoint at {folder}")
         load_optimizer_tensors(optimizer, self.model, tensors)
+        torch.set_rng_state(tensors[GENERATOR])
         *best, self.validations, self.since_best = state["session"]
         self.best = best[0], best[1]
         return tensors, state
@@ -111,7 +118,7 @@ class Session:
         """Whether Ctrl-C was pressed, the time is over, or `stop` says so."""
         limit = self.options.max_minutes
         late = limit is not None and time.monotonic() - self._begun > 60 * limit
-        if stop():
+        if stop() or (self._asked is not None and self._asked.is_set()):
             self.run.interrupted = True
         return late or self.run.interrupted
 
@@ -122,6 +129,10 @@ class Session:
     def collecting(self, done: int, total: int) -> None:
         """Shows how many demonstrations have been collected."""
         self._panel.note(f"collecting, {done:,} of {total:,} demonstrations" if done < total else "", self._line)
+
+    def begin_at(self, done: float) -> None:
+        """Shows that so much had been done before it was resumed."""
+        self._panel.begin_at(done, self._line)
 
     def advance(self, done: float) -> None:
         """Shows how far it is."""
@@ -145,7 +156,7 @@ class Session:
         self.run.save(
             number,
             partial(self._write_model, "float32"),
-            optimizer_tensors(optimizer, self.model) | tensors,
+            optimizer_tensors(optimizer, self.model) | tensors | {GENERATOR: torch.get_rng_state()},
             state | {"session": [*self.best, self.validations, self.since_best]},
             best=best,
             write_best=partial(self._write_model, self.options.save_dtype),
@@ -161,3 +172,16 @@ class Session:
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+
+def begin_with(model: nn.Module, agent: AnyConfig, folder: str) -> None:
+    """Gives a model the weights of an agent or a run; says so if they were learnt by an agent that works otherwise."""
+    load_weights(model, folder)
+    there, here = asdict(load_config(folder)), asdict(agent)
+    differences = [
+        f"{name} is {there.get(name)!r} there and {here.get(name)!r} here"
+        for name in sorted(there | here)
+        if there.get(name) != here.get(name)
+    ]
+    if differences:
+        logger.warning("the weights of %s fit, but are of another agent: %s", folder, "; ".join(differences))

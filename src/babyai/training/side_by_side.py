@@ -1,9 +1,7 @@
 """Several runs in one process: a small agent leaves most of a GPU idle, and others can use it meanwhile."""
 
 import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -11,6 +9,7 @@ import torch
 from babyai.agents.device import find_device, find_precision
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
+from babyai.training.run import asking_to_stop
 from babyai.training.session import Session
 from babyai.training.turns import Result, Turns
 
@@ -31,23 +30,27 @@ def train_side_by_side(
         quiet: Show nothing.
     """
     title, total = f"{len(options)} runs side by side: {options[0].levels}", max(each.total for each in options)
-    with asking_to_stop() as stopping, Panel(total, options[0].unit, title, quiet, runs=len(options)) as panel:
-        runs = [training(each, panel=(panel, line), stop=stopping.is_set) for line, each in enumerate(options)]
+    with asking_to_stop() as asked, Panel(total, options[0].unit, title, quiet, runs=len(options)) as panel:
+        runs = [training(each, panel=(panel, line), stop=asked.is_set) for line, each in enumerate(options)]
         return take_turns(runs, [own_stream(each.device, each.precision) for each in options])
 
 
 def take_turns(runs: Sequence[Turns[Result]], streams: Sequence[Stream]) -> list[Result]:
     """Gives each run a turn after the other, on its stream, until all are done; what they return, in their order."""
     under_way, results = dict(enumerate(runs)), {}
+    # A model of one's own may draw from torch's generator, and each run goes on drawing where it was.
+    generators = [torch.get_rng_state()] * len(runs)
     try:
         while under_way:
             for number, run in list(under_way.items()):
+                torch.set_rng_state(generators[number])
                 with streams[number]():
                     try:
                         next(run)
                     except StopIteration as end:
                         results[number] = end.value
                         del under_way[number]
+                generators[number] = torch.get_rng_state()
     finally:
         for run in under_way.values():
             run.close()
@@ -64,24 +67,3 @@ def own_stream(device: str, precision: Literal["auto", "float32", "bf16"] = "aut
         return contextlib.nullcontext
     stream = torch.cuda.Stream(place)
     return lambda: torch.cuda.stream(stream)
-
-
-@contextlib.contextmanager
-def asking_to_stop() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, where the main thread runs this; a second one stops at once."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def stop(number: int, frame: object) -> None:
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
