@@ -26,7 +26,7 @@ from babyai.evaluation.statistics import best_rolling_mean
 from babyai.training import dagger, imitation, ppo
 from babyai.training.origin import describe_origin
 from babyai.training.panel import Panel
-from babyai.training.run import read_rows
+from babyai.training.run import holds_run, read_rows
 from babyai.training.side_by_side import own_stream
 from babyai.training.turns import Turns
 
@@ -125,7 +125,7 @@ def command_of(kind: str, options: Any) -> str:
 def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, stop: Any) -> Turns[None]:
     """Trains a cell, tests its best checkpoint and its last one, and writes what came of it."""
     began = time.time()
-    options = type(options)(**asdict(options) | {"out": str(runs / name), "resume": (runs / name).exists()})
+    options = type(options)(**asdict(options) | {"out": str(runs / name), "resume": holds_run(runs / name)})
     # No output of its own, and signals are left to the others.
     with Panel(options.total, options.unit, name, quiet=True) as panel:
         session = yield from TRAINERS[kind].training(options, panel=(panel, 0), stop=stop)

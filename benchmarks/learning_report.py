@@ -165,9 +165,10 @@ def dagger_table(cells: dict[str, dict[str, Any]]) -> list[str]:
     whole = [(a, b) for a, b in pairs if a and b and a["whole"] and b["whole"]]
     if len(whole) < 3:
         return [f"GoToObjMaze: {len(whole)} of 3 pairs of runs have ended; nothing can be said yet."]
+    millions = [run["rows"][-1]["frames"] / 1e6 for pair in whole for run in pair]
     lines = [
-        f"GoToObjMaze, {whole[0][0]['rows'][-1]['frames'] / 1e6:.1f} million labelled frames each, three seeds, test "
-        "missions won, %:",
+        f"GoToObjMaze, {min(millions):.1f} to {max(millions):.1f} million labelled frames, as many for either of a "
+        "pair, three seeds, test missions won, %:",
         "",
         "| weights | DAgger | imitation | difference (95 % interval) |",
         "|---|---|---|---|",

@@ -19,8 +19,9 @@ from safetensors.torch import load
 from babyai.agents import folders
 from babyai.agents.tensors import read_tensors, save_tensors
 from babyai.training.checkpoints import RunError
+from babyai.training.interrupts import asking_to_stop
 from babyai.training.origin import command_line, describe_origin, source_commit
-from babyai.training.run import Run, asking_to_stop, read_config, read_rows
+from babyai.training.run import Run, read_config, read_rows
 
 ROOT = Path(__file__).parents[2]
 posix_only = pytest.mark.skipif(os.name != "posix", reason="locks, limits and kills are the operating system's")

@@ -19,9 +19,10 @@ from babyai.agents.device import Precision, find_device, find_precision, place_m
 from babyai.agents.tensors import Dtype
 from babyai.evaluation.evaluate import VALIDATION_SEED, Evaluation, evaluate
 from babyai.evaluation.players import AgentPlayer
+from babyai.training.interrupts import asking_to_stop
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
-from babyai.training.run import Kind, Run, asking_to_stop
+from babyai.training.run import Kind, Run
 from babyai.training.state import load_optimizer_tensors, optimizer_tensors
 
 Stop = Callable[[], bool]

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 
 from babyai.agents.device import find_device, find_precision
+from babyai.training.interrupts import asking_to_stop
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
-from babyai.training.run import asking_to_stop
 from babyai.training.session import Session
 from babyai.training.turns import Result, Turns
 
