@@ -179,7 +179,7 @@ def run_all(cells: dict[str, tuple[str, Any]], at_once: int, minutes: float, out
         return time.monotonic() > deadline
 
     waiting = [
-        (name, run_cell(name, kind, options, runs, out, late), own_stream(options.device, options.precision))
+        (name, run_cell(name, kind, options, runs, out, late), own_stream(options.device))
         for name, (kind, options) in cells.items()
         if not is_whole(out / f"{name}.json")
     ]

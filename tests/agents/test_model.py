@@ -1,5 +1,7 @@
 """The five architectures: their sizes, and each part against an obvious version of it."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from babyai.agents.config import ARCHITECTURES, AgentConfig
 from babyai.agents.language import AttentiveReader, SentenceReader
 from babyai.agents.model import Model
-from babyai.agents.vision import BagOfWords
+from babyai.agents.vision import BagOfWords, convolve
 from babyai.world.codes import MAX_WORDS
 
 # The authors' counts, with a word table of 100 rows.
@@ -42,6 +44,10 @@ def test_has_as_many_parameters_as_the_authors_model(architecture: str, size: st
     assert sum(p.numel() for p in model.parameters()) == PARAMETERS[architecture][size == "big"]
 
 
+# A norm takes away what these add, so they have nothing to learn.
+BEFORE_NORMS = {f"{part}.bias" for part in ("see.first", "see.second", "first_film.first", "second_film.first")}
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("size", ["small", "big"])
 def test_every_parameter_learns(architecture: str, size: str) -> None:
@@ -53,8 +59,8 @@ def test_every_parameter_learns(architecture: str, size: str) -> None:
     logits, value, after = model(seen, memory)
     assert logits.shape == (3, 7) and value.shape == (3,) and after.shape == memory.shape
     (logits.square().sum() + value.square().sum() + after.square().sum()).backward()
-    still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert still == []
+    still = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
+    assert still == BEFORE_NORMS
 
 
 def test_reads_padded_sentences_as_packed_ones() -> None:
@@ -91,11 +97,31 @@ def test_a_tile_is_the_mean_of_its_three_words_or_their_sum() -> None:
     torch.testing.assert_close(total(image), 3 * mean(image))
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_what_is_left_out_before_a_norm_makes_no_difference(training: bool) -> None:
+    torch.manual_seed(0)
+    filters, norm = nn.Conv2d(8, 6, 3, padding=1), nn.BatchNorm2d(6).train(training)
+    nn.init.normal_(filters.bias, std=3)
+    plain_filters, plain_norm = deepcopy(filters), deepcopy(norm)
+    for _ in range(3):
+        x = torch.randn(5, 8, 7, 7)
+        given, expected = convolve(filters, norm, x), plain_norm(plain_filters(x)).relu()
+        torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(norm.running_mean, plain_norm.running_mean)
+    torch.testing.assert_close(norm.running_var, plain_norm.running_var)
+    assert torch.equal(norm.running_mean, torch.zeros(6)) != training
+    given.square().sum().backward()
+    expected.square().sum().backward()
+    torch.testing.assert_close(filters.weight.grad, plain_filters.weight.grad, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(norm.weight.grad, plain_norm.weight.grad)
+
+
 @pytest.mark.parametrize("merge", ["mean", "sum"])
 def test_filters_over_tiles_are_those_over_their_words(merge: str) -> None:
     torch.manual_seed(0)
     image, words, filters = observations(AgentConfig())["image"], BagOfWords(merge), nn.Conv2d(128, 8, 3, padding=1)
-    expected, given = filters(words(image)), words.convolve(image, filters)
+    expected = filters(words(image))
+    given = nn.functional.conv2d(words.choose(image), words.fold(filters.weight), filters.bias, padding=1)
     torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
     weights = [words.table.weight, filters.weight, filters.bias]
     for one, other in zip(

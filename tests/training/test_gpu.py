@@ -96,7 +96,7 @@ def test_runs_side_by_side_are_runs_alone(precision: Precision) -> None:
         return rollouts
 
     alone = [finish(play(seed)) for seed in range(3)]
-    together = take_turns([play(seed) for seed in range(3)], [own_stream("cuda", precision) for _ in range(3)])
+    together = take_turns([play(seed) for seed in range(3)], [own_stream("cuda") for _ in range(3)])
     for expected, rollouts in zip(alone, together, strict=True):
         for one, other in zip(expected, rollouts, strict=True):
             # An action drawn otherwise because of rounding changes all that follows in its world.

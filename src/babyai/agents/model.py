@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from babyai.agents.config import AgentConfig
 from babyai.agents.language import AttentiveReader, SentenceReader
-from babyai.agents.vision import CHANNELS, VisualEncoder
+from babyai.agents.vision import CHANNELS, VisualEncoder, convolve, normalise
 
 NUM_ACTIONS = 7
 NUM_DIRECTIONS = 4
@@ -35,12 +35,12 @@ class FiLM(nn.Module):
 
     def prepare(self, x: Tensor) -> Tensor:
         """What can be had before the instruction is known."""
-        return self.second(self.first_norm(self.first(x)).relu_())
+        return self.second(convolve(self.first, self.first_norm, x))
 
     def modulate(self, x: Tensor, prepared: Tensor, instruction: Tensor) -> Tensor:
         """The rest."""
         scale, shift = self.scale_and_shift(instruction)[:, :, None, None].chunk(2, 1)
-        y = self.second_norm(prepared * scale + shift).relu_()
+        y = normalise(self.second_norm, prepared * scale + shift).relu_()
         return x + y if self.residual else y
 
 
@@ -126,8 +126,12 @@ def step_lstm(cell: nn.LSTMCell, features: Tensor, h: Tensor, c: Tensor) -> tupl
     """What `cell` does, with h and c in float32 whatever the precision of its weights."""
     dtype = cell.weight_ih.dtype
     inputs = functional.linear(features.to(dtype), cell.weight_ih, cell.bias_ih)
-    gates = (inputs + functional.linear(h.to(dtype), cell.weight_hh, cell.bias_hh)).float()
-    enter, forget, candidate, leave = gates.chunk(4, 1)
+    return pass_gates(inputs + functional.linear(h.to(dtype), cell.weight_hh, cell.bias_hh), c)
+
+
+def pass_gates(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """The LSTM's new h and c, in the precision of c; gates: (B, 4 * D), before they open."""
+    enter, forget, candidate, leave = gates.to(c.dtype).chunk(4, 1)
     c = forget.sigmoid() * c + enter.sigmoid() * candidate.tanh()
     return leave.sigmoid() * c.tanh(), c
 

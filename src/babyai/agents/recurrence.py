@@ -1,4 +1,4 @@
-"""The LSTM over a whole chunk, as one operation with its own gradient.
+"""Recurrence over a whole chunk, with gradients of its own.
 
 Run through autograd step by step, each step would add its share to the gradient of the weights. Here the steps only
 pass on what flows back through time, and one product over all of them gives the weights' gradient at the end.
@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from babyai.agents.captured import compile_part
+from babyai.agents.model import pass_gates
 
 
 def remember_all(inputs: Tensor, first: Tensor, memory: Tensor, weight: Tensor, compiled: bool = False) -> Any:
@@ -28,39 +30,88 @@ def remember_all(inputs: Tensor, first: Tensor, memory: Tensor, weight: Tensor, 
     return states, torch.cat([h, c], 1)
 
 
+class SharedProduct:
+    """A linear map that is used at many steps, and learns from all of them at once.
+
+    Args:
+        weight: (O, I).
+        bias: (O,).
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._used: list[tuple[Tensor, Tensor]] = []
+        self._weight, self._bias = _LearnAtOnce.apply(weight, bias, self._used)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (N, I) -> (N, O)."""
+        return _UseOnce.apply(x, self._weight, self._bias, self._used)  # pyright: ignore[reportReturnType]
+
+
+class _UseOnce(torch.autograd.Function):
+    """Leaves its share of the gradient to `_LearnAtOnce`, which autograd calls after all uses."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, used: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.used = used
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (flow,), (x, weight) = gradients, ctx.saved_tensors
+        ctx.used.append((flow, x))
+        return flow @ weight, None, None, None
+
+
+class _LearnAtOnce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, used: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.used = used
+        return weight.view_as(weight), bias.view_as(bias)
+
+    @staticmethod
+    def backward(ctx: Any, *_: None) -> tuple[Tensor | None, ...]:
+        flows, inputs = (torch.cat(parts) for parts in zip(*ctx.used, strict=True))
+        ctx.used.clear()
+        return flows.T @ inputs, flows.sum(0), None
+
+
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, h: Tensor, c: Tensor, keep: Tensor, weight: Tensor, compiled: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         advance = _compile(_advance) if compiled else _advance
-        gates, before, cells, states = [], [], [], []
+        recurrent, before, cells, states = torch.empty_like(inputs), [], [c], []
         kept = (h * keep[0]).to(weight.dtype)
         for step, inputs_now in enumerate(inputs.unbind(0)):
             # What is cleared before the next step; after the last one nothing is.
             keep_next = keep[min(step + 1, len(keep) - 1)]
             before.append(kept)
-            opened, cell, h, kept = advance(inputs_now, kept @ weight.T, c, keep[step], keep_next, weight.dtype)
-            gates.append(opened)
+            torch.mm(kept, weight.T, out=recurrent[step])
+            c, h, kept = advance(inputs_now, recurrent[step], c, keep[step], keep_next)
             cells.append(c)
             states.append(h)
-            c = cell
-        ctx.save_for_backward(torch.stack(gates), torch.stack(before), torch.stack([*cells, c]), keep, weight)
+        ctx.save_for_backward(inputs, recurrent, torch.stack(before), torch.stack(cells), keep, weight)
         ctx.compiled = compiled
         return torch.stack(states), h, c
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gates, before, cells, keep, weight = ctx.saved_tensors
+        inputs, recurrent, before, cells, keep, weight = ctx.saved_tensors
         d_states, d_h, d_c = gradients
         retreat = _compile(_retreat) if ctx.compiled else _retreat
         flows: list[Tensor] = []
-        for step in reversed(range(len(gates))):
-            flow, d_c = retreat(
-                *(gates[step], cells[step], cells[step + 1], keep[step], d_states[step], d_h, d_c, weight.dtype)
+        # Nothing is cleared after the last step.
+        d_kept, keep_next = d_h.to(weight.dtype), torch.ones_like(keep[0])
+        for step in reversed(range(len(inputs))):
+            flow, d_before = retreat(
+                *(inputs[step], recurrent[step], cells[step], cells[step + 1]),
+                *(keep[step], keep_next, d_states[step], d_kept, d_c),
             )
             flows.append(flow)
-            d_h = (flow @ weight).to(d_c.dtype) * keep[step]
+            d_kept, keep_next, d_c = flow @ weight, keep[step], d_before[:, : d_c.shape[1]]
         flows.reverse()
         flowed = torch.stack(flows)  # (T, N, 4 * D)
         d_weight = flowed.flatten(0, 1).T @ before.flatten(0, 1)
@@ -68,30 +119,40 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _advance(
-    inputs: Tensor, recurrent: Tensor, c: Tensor, keep: Tensor, keep_next: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One step: the gates as they opened, c, h, and what of h enters the next step."""
-    gates = inputs.to(c.dtype) + recurrent
-    enter, forget, candidate, leave = gates.chunk(4, 1)
-    enter, forget, candidate, leave = enter.sigmoid(), forget.sigmoid(), candidate.tanh(), leave.sigmoid()
-    cell = forget * (c * keep) + enter * candidate
-    h = leave * cell.tanh()
-    return torch.cat([enter, forget, candidate, leave], 1), cell, h, (h * keep_next).to(dtype)
+    inputs: Tensor, recurrent: Tensor, c: Tensor, keep: Tensor, keep_next: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One step: c, h, and what of h enters the next step."""
+    h, cell = pass_gates(inputs.to(c.dtype) + recurrent, c * keep)
+    return cell, h, (h * keep_next).to(recurrent.dtype)
 
 
 def _retreat(
-    gates: Tensor, c: Tensor, cell: Tensor, keep: Tensor, d_state: Tensor, d_h: Tensor, d_c: Tensor, dtype: torch.dtype
+    inputs: Tensor,
+    recurrent: Tensor,
+    c: Tensor,
+    cell: Tensor,
+    keep: Tensor,
+    keep_next: Tensor,
+    d_state: Tensor,
+    d_kept: Tensor,
+    d_c: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """One step back: what flows to the gates before they opened, and to the c before the step."""
-    enter, forget, candidate, leave = gates.chunk(4, 1)
+    """One step back: what flows to the gates before they opened, and to the c before the step.
+
+    The gates are opened again: that costs less than to keep them. The second result is the same four times side by
+    side, as wide as the first, so that one compiled kernel gives both.
+    """
+    enter, forget, candidate, leave = (inputs.to(c.dtype) + recurrent).chunk(4, 1)
+    enter, forget, candidate, leave = enter.sigmoid(), forget.sigmoid(), candidate.tanh(), leave.sigmoid()
     squashed = cell.tanh()
-    d_h = d_h + d_state
+    d_h = d_kept.to(c.dtype) * keep_next + d_state
     d_cell = d_c + d_h * leave * (1 - squashed**2)
     d_enter = d_cell * candidate * enter * (1 - enter)
     d_forget = d_cell * (c * keep) * forget * (1 - forget)
     d_candidate = d_cell * enter * (1 - candidate**2)
     d_leave = d_h * squashed * leave * (1 - leave)
-    return torch.cat([d_enter, d_forget, d_candidate, d_leave], 1).to(dtype), d_cell * forget * keep
+    flow = torch.cat([d_enter, d_forget, d_candidate, d_leave], 1).to(recurrent.dtype)
+    return flow, torch.cat([d_cell * forget * keep] * 4, 1)
 
 
 _compile = cache(compile_part)

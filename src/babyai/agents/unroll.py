@@ -9,12 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from babyai.agents.captured import beside, compile_part, join
 from babyai.agents.language import AttentiveReader
-from babyai.agents.model import Model
-from babyai.agents.recurrence import remember_all
+from babyai.agents.model import Model, pass_gates
+from babyai.agents.recurrence import SharedProduct, remember_all
 
 Statistics = Literal["chunk", "step"]
 
@@ -87,37 +88,51 @@ class Unroller:
         self.model, self.statistics, self.compiled = model, statistics, compiled
         if isinstance(model, Model):
             wrap: Any = compile_part if compiled else lambda part: part
-            self._see, self._look, self._prepare = wrap(model.see), wrap(model.look), wrap(model.first_film.prepare)
-            self._step = wrap(self._attend_once)
+            self._see, self._look, self._decide = wrap(self._see_all), wrap(model.finish_looking), wrap(model.decide)
+            self._attend_once, self._remember_once = wrap(functional_call), wrap(self._remember)
+            self._waiting = _Waiting(model)
 
     def __call__(self, steps: Steps, memory: Tensor) -> Unrolled:
         """Logits, values, and the memory after the chunk."""
         model = self.model
         if self.statistics == "step" or not isinstance(model, Model):
             return unroll_plainly(model, steps, memory)
-        words, seen = self._read_and_see(model, steps)
+        words, seen, prepared = self._read_and_see(model, steps)
         extras = model.extras(
             {"direction": steps.directions.flatten(), "last_action": steps.last_actions.flatten()}
         )  # (T * N, E) or None
         unroll = self._attend if isinstance(model.read, AttentiveReader) else self._recall
-        features, memory = unroll(model, steps, words, seen, extras, memory)  # (T, N, D)
-        return Unrolled(*model.decide(features), memory)
+        features, memory = unroll(model, steps, words, seen, prepared, extras, memory)  # (T, N, D)
+        return Unrolled(*self._decide(features), memory)
 
-    def _read_and_see(self, model: Model, steps: Steps) -> tuple[Tensor, Tensor]:
-        """Gives words (M, D), or (M, L, D) to attend to; seen (T * N, 128, H, W)."""
+    def _read_and_see(self, model: Model, steps: Steps) -> tuple[Tensor, Tensor, Tensor]:
+        """Gives words (M, D), or (M, L, D) to attend to; seen and prepared (T * N, 128, H, W)."""
         # Reading is a chain of small kernels, for which a GPU has room beside the convolutions.
         with beside():
             words = model.read(steps.missions)
-        seen = self._see(steps.images.flatten(0, 1))
+        seen, prepared = self._see(steps.images.flatten(0, 1))
         join()
-        return words, seen
+        return words, seen, prepared
+
+    def _see_all(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """What needs neither words nor memory."""
+        assert isinstance(self.model, Model)
+        seen = self.model.see(images)
+        return seen, self.model.first_film.prepare(seen)
 
     def _recall(
-        self, model: Model, steps: Steps, words: Tensor, seen: Tensor, extras: Tensor | None, memory: Tensor
+        self,
+        model: Model,
+        steps: Steps,
+        words: Tensor,
+        seen: Tensor,
+        prepared: Tensor,
+        extras: Tensor | None,
+        memory: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Only the LSTM runs step by step."""
         words = words.index_select(0, steps.mission_index.flatten())  # (T * N, D)
-        features = self._look(seen, model.listen(words, steps.missions, memory))  # (T * N, 128)
+        features = self._look(seen, prepared, model.listen(words, steps.missions, memory))  # (T * N, 128)
         if extras is not None:
             features = torch.cat([features, extras], 1)
         features = features.unflatten(0, steps.first.shape)  # (T, N, 128)
@@ -128,45 +143,65 @@ class Unroller:
         return remember_all(inputs, steps.first, memory, cell.weight_hh, self.compiled)
 
     def _attend(
-        self, model: Model, steps: Steps, words: Tensor, seen: Tensor, extras: Tensor | None, memory: Tensor
+        self,
+        model: Model,
+        steps: Steps,
+        words: Tensor,
+        seen: Tensor,
+        prepared: Tensor,
+        extras: Tensor | None,
+        memory: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Everything runs step by step that comes after the first modulation, which attention delays."""
         assert model.memory is not None
         cell, shape, index = model.memory, steps.first.shape, steps.mission_index.flatten()
         # Input and state enter the LSTM by one product instead of two.
-        weights = torch.cat([cell.weight_ih, cell.weight_hh], 1), cell.bias_ih + cell.bias_hh
-        by_step = [seen.unflatten(0, shape), self._prepare(seen).unflatten(0, shape)]  # (T, N, 128, H, W)
+        open_gates = SharedProduct(torch.cat([cell.weight_ih, cell.weight_hh], 1), cell.bias_ih + cell.bias_hh)
+        by_step = [seen.unflatten(0, shape), prepared.unflatten(0, shape)]  # (T, N, 128, H, W)
         # Narrowed after the choice, so that gradients of a mission's many steps add up in float32.
         by_step.append(words.index_select(0, index).to(model.dtype).unflatten(0, shape))  # (T, N, L, D)
-        by_step += [steps.missions.index_select(0, index).unflatten(0, shape), steps.first]  # (T, N, L), (T, N)
+        by_step += [steps.missions.index_select(0, index).unflatten(0, shape)]  # (T, N, L)
         if extras is not None:
             by_step.append(extras.unflatten(0, shape))
-        h, c = memory.chunk(2, 1)
-        states = []
-        for at_step in zip(*(part.unbind(0) for part in by_step), strict=True):
-            h, c = self._step(h, c, weights, *at_step)
-            states.append(h)
+        # What is cleared before each step; after the last one nothing is.
+        keep = functional.pad(~steps.first, (0, 0, 0, 1), value=True)[..., None]  # (T + 1, N, 1)
+        h, c = (memory * keep[0]).chunk(2, 1)
+        states, parameters = [], self._waiting.parameters_by_step(len(steps.first))
+        for own, keep_next, *at_step in zip(parameters, keep[1:], *(part.unbind(0) for part in by_step), strict=True):
+            gates = open_gates(self._attend_once(self._waiting, own, (h, c, *at_step)))
+            state, h, c = self._remember_once(gates, c, keep_next)
+            states.append(state)
         return torch.stack(states), torch.cat([h, c], 1)
 
-    def _attend_once(
-        self,
-        h: Tensor,
-        c: Tensor,
-        weights: tuple[Tensor, Tensor],
-        seen: Tensor,
-        prepared: Tensor,
-        words: Tensor,
-        tokens: Tensor,
-        first: Tensor,
-        *extras: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """One step: listen, look, remember; h and c, (N, D) float32."""
-        model, keep = self.model, ~first[:, None]
-        assert isinstance(model, Model)
-        h, c = h * keep, c * keep
-        instruction = model.listen(words, tokens, torch.cat([h, c], 1))
-        features = model.finish_looking(seen, prepared, instruction)  # (N, 128)
-        gates = functional.linear(torch.cat([features, *extras, h.to(features.dtype)], 1), *weights).float()
-        enter, forget, candidate, leave = gates.chunk(4, 1)
-        c = forget.sigmoid() * c + enter.sigmoid() * candidate.tanh()
-        return leave.sigmoid() * c.tanh(), c
+    @staticmethod
+    def _remember(gates: Tensor, c: Tensor, keep_next: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The state after one step, and what of h and c enters the next."""
+        h, c = pass_gates(gates, c)
+        return h, h * keep_next, c * keep_next
+
+
+class _Waiting(nn.Module):
+    """The part of a model that has to wait for the memory, because attention does."""
+
+    PARAMETERS = ("read.key", "first_film.scale_and_shift", "first_film.second_norm", "second_film")
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, h: Tensor, c: Tensor, seen: Tensor, prepared: Tensor, words: Tensor, tokens: Tensor, *extras: Tensor
+    ) -> Tensor:
+        """What enters the LSTM at one step, its own state included: (N, 128 + E + D)."""
+        instruction = self.model.listen(words, tokens, torch.cat([h, c], 1))
+        features = self.model.finish_looking(seen, prepared, instruction)  # (N, 128)
+        return torch.cat([features, *extras, h.to(features.dtype)], 1)
+
+    def parameters_by_step(self, steps: int) -> list[dict[str, Tensor]]:
+        """Parameters by name, anew for each step: their gradients are then summed once, and not after every step."""
+        views = {
+            name: parameter.expand(steps, *parameter.shape).unbind(0)
+            for name, parameter in self.named_parameters()
+            if name.removeprefix("model.").startswith(self.PARAMETERS)
+        }
+        return [{name: of_step[step] for name, of_step in views.items()} for step in range(steps)]

@@ -29,15 +29,14 @@ class BagOfWords(nn.Module):
         """image: (B, 7, 7, 3) -> (B, 128, 7, 7)."""
         return torch.einsum("bcxy,ci->bixy", self.choose(image), self.rows())
 
-    def convolve(self, image: Tensor, filters: nn.Conv2d) -> Tensor:
-        """What `filters` make of the tiles, (B, 128, 7, 7).
+    def fold(self, filters: Tensor) -> Tensor:
+        """Filters over the tiles' vectors (128, 128, 3, 3), as filters over what `choose` gives (128, 48, 3, 3).
 
-        Filters over vectors that were looked up are filters over which vectors those were: the same numbers, with
-        fewer channels to go through, and without a gradient that all tiles would add to the same few rows.
+        The same numbers come of it, with fewer channels to go through, and without a gradient that all tiles would add
+        to the same few rows.
         """
-        folded = torch.einsum("oixy,ci->ocxy", filters.weight, self.rows())
-        folded = folded.contiguous(memory_format=torch.channels_last)
-        return functional.conv2d(self.choose(image), folded, filters.bias, padding=filters.padding)
+        folded = torch.einsum("oixy,ci->ocxy", filters, self.rows())
+        return folded.contiguous(memory_format=torch.channels_last)
 
     def choose(self, image: Tensor) -> Tensor:
         """Which rows each tile looks up, as zeros and ones: (B, 48, 7, 7)."""
@@ -79,6 +78,30 @@ def tile_encoder(config: AgentConfig) -> tuple[nn.Module, int]:
     return RawTiles(), 3
 
 
+def convolve(filters: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor, weight: Tensor | None = None) -> Tensor:
+    """`norm(filters(x)).relu()`, with other weights for the filters if they are given.
+
+    In training a norm takes away what a bias adds everywhere, so none is added; the running average must know of it.
+    """
+    assert filters.bias is not None
+    bias = None if norm.training else filters.bias
+    x = functional.conv2d(x, filters.weight if weight is None else weight, bias, padding=filters.padding)
+    return normalise(norm, x, left_out=filters.bias).relu_()
+
+
+def normalise(norm: nn.BatchNorm2d, x: Tensor, left_out: Tensor | None = None) -> Tensor:
+    """`norm(x)` but for the count of batches, which nobody needs; left_out: (C,), what in training x is short of."""
+    mean, momentum = norm.running_mean, norm.momentum
+    assert mean is not None and momentum is not None
+    if norm.training and left_out is not None:
+        # The norm shrinks it by 1 - momentum before it adds what it saw.
+        mean = mean + momentum / (1 - momentum) * left_out.detach()
+    x = functional.batch_norm(x, mean, norm.running_var, norm.weight, norm.bias, norm.training, momentum, norm.eps)
+    if mean is not norm.running_mean:
+        norm.running_mean.copy_(mean)
+    return x
+
+
 class VisualEncoder(nn.Module):
     """Tiles, two convolutions and, in the 1.0 architecture, two rounds of pooling."""
 
@@ -95,8 +118,8 @@ class VisualEncoder(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """image: (B, 7, 7, 3), or pixels -> (B, 128, 7, 7), or (B, 128, 2, 2) with pooling."""
         if isinstance(self.tiles, BagOfWords):
-            x = self.tiles.convolve(image, self.first)
+            tiles, weight = self.tiles.choose(image), self.tiles.fold(self.first.weight)
         else:
-            x = self.first(self.tiles(image).to(self.first.weight.dtype))
-        x = self.pool(self.first_norm(x).relu_())
-        return self.pool(self.second_norm(self.second(x)).relu_())
+            tiles, weight = self.tiles(image).to(self.first.weight.dtype), self.first.weight
+        x = self.pool(convolve(self.first, self.first_norm, tiles, weight))
+        return self.pool(convolve(self.second, self.second_norm, x))

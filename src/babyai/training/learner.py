@@ -6,14 +6,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from babyai.agents.captured import Captured
+from babyai.agents.captured import Captured, compile_part
 from babyai.agents.device import Precision
 from babyai.agents.precision import Working
 from babyai.agents.unroll import Statistics, Steps, Unroller
 from babyai.training.feed import Fed
-from babyai.training.optimizer import descend, learning_state, make_adam
+from babyai.training.optimizer import descend, find_gradients, learning_state, make_adam
 
 MEASURES = ("loss", "cross_entropy", "entropy", "accuracy")
+
+
+def imitation_loss(logits: Tensor, actions: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+    """The loss, and a one with all `MEASURES`; logits: (T, N, 7), actions: (T, N)."""
+    log_chances = logits.log_softmax(2)
+    cross_entropy = functional.nll_loss(log_chances.flatten(0, 1), actions.flatten())
+    entropy = -(log_chances.exp() * log_chances).sum(2).mean()
+    loss = cross_entropy - entropy_weight * entropy
+    accuracy = (logits.argmax(2) == actions).float().mean()
+    return loss, torch.stack([torch.ones_like(loss), loss, cross_entropy, entropy, accuracy]).detach()
 
 
 class ImitationLearner:
@@ -48,6 +58,7 @@ class ImitationLearner:
         self.totals = torch.zeros(1 + len(MEASURES), dtype=torch.float64, device=self.device)
         on_gpu = fast and self.device.type == "cuda"
         self._unroll = Unroller(self.working.model, statistics, compiled=on_gpu)
+        self._find_loss = compile_part(imitation_loss) if on_gpu else imitation_loss
         self._step = Captured(self._learn, self.device, self._changes, enabled=fast, exact=precision == "float32")
 
     def learn(self, chunk: Fed) -> None:
@@ -73,16 +84,13 @@ class ImitationLearner:
             mission_index=fed.mission_index,
         )
         logits, _, memory = self._unroll(steps, self.memory)
-        log_chances = logits.log_softmax(2)  # (T, N, 7)
-        cross_entropy = functional.nll_loss(log_chances.flatten(0, 1), actions.flatten())
-        entropy = -(log_chances.exp() * log_chances).sum(2).mean()
-        loss = cross_entropy - self.entropy * entropy
-        descend(loss, self.working, self.optimizer)
+        loss, measured = self._find_loss(logits, actions, self.entropy)
+        find_gradients(loss, self.working)
+        descend(self.working, self.optimizer)
         with torch.no_grad():
             self.memory.copy_(memory)
             self.last_actions.copy_(taken[-1])
-            accuracy = (logits.argmax(2) == actions).float().mean()
-            self.totals += torch.stack([torch.ones_like(loss), loss, cross_entropy, entropy, accuracy])
+            self.totals += measured
 
     def _changes(self) -> list[Tensor]:
         return [*learning_state(self.working, self.optimizer), self.memory, self.last_actions, self.totals]

@@ -1,7 +1,5 @@
 """Adam as both protocols use it, ready to be recorded in a CUDA graph."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -38,18 +36,17 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
             group["lr"] = learning_rate
 
 
-def descend(
-    loss: Tensor, working: Working, optimizer: torch.optim.Optimizer, max_gradient: float | None = None
-) -> Tensor:
-    """One step of the optimizer down the gradient of a loss; returns the gradient's length before it was cut."""
+def find_gradients(loss: Tensor, working: Working) -> None:
+    """Gives the weights that are kept the gradients of a loss."""
     working.forget_gradients()
     loss.backward()
     working.hand_back()
-    # An endless limit measures the length and cuts nothing.
-    norm = nn.utils.clip_grad_norm_(working.kept.parameters(), math.inf if max_gradient is None else max_gradient)
+
+
+def descend(working: Working, optimizer: torch.optim.Optimizer) -> None:
+    """One step of the optimizer down the gradients."""
     optimizer.step()
     working.refresh()
-    return norm
 
 
 def learning_state(working: Working, optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from babyai.agents.actor import count_words
-from babyai.agents.captured import Captured
+from babyai.agents.captured import Captured, compile_part
 from babyai.agents.device import Precision
 from babyai.agents.precision import Working
 from babyai.agents.unroll import Statistics, Steps, Unroller
@@ -20,7 +20,7 @@ from babyai.demos.sources import RESERVED
 from babyai.engine import Engine
 from babyai.training.efficiency import SampleEfficiency, usual_window
 from babyai.training.feed import pad_missions
-from babyai.training.optimizer import descend, learning_state, make_adam
+from babyai.training.optimizer import descend, find_gradients, learning_state, make_adam
 from babyai.training.options import TrainingOptions, check_counts, check_positive
 from babyai.training.panel import Panel
 from babyai.training.rollout import Collector, Rollout
@@ -94,6 +94,30 @@ def estimate_advantages(rollout: Rollout, settings: PPOSettings) -> np.ndarray:
     return advantages
 
 
+def ppo_loss(
+    settings: PPOSettings,
+    logits: Tensor,
+    values: Tensor,
+    actions: Tensor,
+    old_log_chances: Tensor,
+    old_values: Tensor,
+    advantages: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The loss, and a one with all `MEASURES` but the last; logits: (R, B, 7), all others: (R, B)."""
+    clip, all_log_chances = settings.clip, logits.log_softmax(2)
+    entropy = -(all_log_chances.exp() * all_log_chances).sum(2).mean()
+
+    ratio = (all_log_chances.gather(2, actions[..., None].long())[..., 0] - old_log_chances).exp()
+    policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+    returns = old_values + advantages
+    clipped = old_values + (values - old_values).clamp(-clip, clip)
+    value_loss = torch.max((values - returns) ** 2, (clipped - returns) ** 2).mean()
+
+    loss = policy_loss + settings.value_weight * value_loss - settings.entropy * entropy
+    return loss, torch.stack([torch.ones_like(loss), policy_loss, value_loss, entropy, values.mean()]).detach()
+
+
 class PPO:
     """A model, the worlds it acts in, and its optimizer.
 
@@ -136,6 +160,7 @@ class PPO:
         self.totals = torch.zeros(1 + len(MEASURES), dtype=torch.float64, device=self.device)
         on_gpu = fast and self.device.type == "cuda"
         self._unroll = Unroller(self.working.model, statistics, compiled=on_gpu)
+        self._find_loss = compile_part(ppo_loss) if on_gpu else ppo_loss
         self._learn = Captured(self._learn_all, self.device, self._changes, enabled=fast, exact=precision == "float32")
         self._words = 0
 
@@ -183,25 +208,13 @@ class PPO:
 
     def _learn_from(self, missions: Tensor, memories: Tensor, *pieces: Tensor) -> None:
         """One step of Adam on one minibatch; all of `pieces` are (R, B, ...)."""
-        settings, clip = self.settings, self.settings.clip
-        images, directions, last_actions, first, index, actions, old_log_chances, old_values, advantages = pieces
-        steps = Steps(images, directions, last_actions, first, missions, index)
-        logits, values, _ = self._unroll(steps, memories)
-        all_log_chances = logits.log_softmax(2)
-        entropy = -(all_log_chances.exp() * all_log_chances).sum(2).mean()
-
-        ratio = (all_log_chances.gather(2, actions[..., None].long())[..., 0] - old_log_chances).exp()
-        policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
-
-        returns = old_values + advantages
-        clipped = old_values + (values - old_values).clamp(-clip, clip)
-        value_loss = torch.max((values - returns) ** 2, (clipped - returns) ** 2).mean()
-
-        loss = policy_loss + settings.value_weight * value_loss - settings.entropy * entropy
-        norm = descend(loss, self.working, self.optimizer, settings.max_gradient)
-        with torch.no_grad():
-            measured = [torch.ones_like(loss), policy_loss, value_loss, entropy, values.mean(), norm]
-            self.totals += torch.stack(measured)
+        images, directions, last_actions, first, index, *outcome = pieces
+        logits, values, _ = self._unroll(Steps(images, directions, last_actions, first, missions, index), memories)
+        loss, measured = self._find_loss(self.settings, logits, values, *outcome)
+        find_gradients(loss, self.working)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_gradient)
+        descend(self.working, self.optimizer)
+        self.totals += torch.cat([measured, norm[None]])
 
     def _changes(self) -> list[Tensor]:
         return [*learning_state(self.working, self.optimizer), self.totals]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from babyai.agents.actor import Packer, draw_actions, observe_for
-from babyai.agents.captured import Captured
+from babyai.agents.captured import Captured, compile_part
 from babyai.agents.unroll import Unroller
 from babyai.demos.replay import TILE_PIXELS, Chunk
 from babyai.engine import Engine
@@ -76,6 +76,7 @@ class Collector:
         self._before = np.full(count, -1)
         self._episode = np.zeros(count), np.zeros(count, dtype=np.int64)
         self._packer, self._unroll = Packer(count, self.device), Unroller(model, compiled=on_gpu)
+        self._draw = compile_part(draw_and_tell) if on_gpu else draw_and_tell
         self._act = Captured(self._decide, self.device, self._changes, enabled=fast, exact=exact)
         self._answered = torch.cuda.Event() if self.device.type == "cuda" else None
         self._answer = torch.empty((3, count), pin_memory=self._answered is not None)
@@ -102,6 +103,8 @@ class Collector:
             lengths=[],
         )
         chances = torch.from_numpy(self.generator.random((steps + 1, count), dtype=np.float32))
+        if self._answered is not None:
+            chances = chances.pin_memory()
         numbers = np.arange(count)
         chunk = rollout.chunk
         chunk.count = count
@@ -110,6 +113,7 @@ class Collector:
             if step % self.recurrence == 0:
                 rollout.memories.append(self.memory.clone())
             decided = self._decide_soon(chances[step])
+            self._note_seen(rollout, step, numbers)
             yield
             self._step(rollout, step, numbers, *self._decided(decided))
         # What the critic expects after the last step; the agent sees that again when it goes on.
@@ -121,6 +125,13 @@ class Collector:
         rollout.values[steps] = self._decided(decided)[1]
         return rollout
 
+    def _note_seen(self, rollout: Rollout, step: int, numbers: np.ndarray) -> None:
+        """Keeps what the worlds show, while the device decides."""
+        chunk = rollout.chunk
+        chunk.images[step], chunk.directions[step], chunk.first[step] = self._frames, self.engine.directions, self.first
+        chunk.mission_index[step] = numbers
+        rollout.last_actions[step] = np.where(self.first, -1, self._before)
+
     def _step(
         self,
         rollout: Rollout,
@@ -131,10 +142,7 @@ class Collector:
         log_chances: np.ndarray,
     ) -> None:
         engine, chunk = self.engine, rollout.chunk
-        chunk.images[step], chunk.directions[step], chunk.first[step] = self._frames, engine.directions, self.first
-        chunk.actions[step], chunk.mission_index[step] = actions, numbers
-        rollout.last_actions[step] = np.where(self.first, -1, self._before)
-        self._before = actions
+        chunk.actions[step] = self._before = actions
         rollout.values[step], rollout.log_chances[step] = values, log_chances
         engine.step(actions.astype(np.int64))
         rollout.rewards[step] = engine.rewards
@@ -175,11 +183,10 @@ class Collector:
 
     def _decide(self, rows: Tensor, chances: Tensor) -> Tensor:
         logits, values, memory = self._unroll(self._packer.unpack(rows, self.last_actions), self.memory)
-        actions = draw_actions(logits[0], chances)
+        actions, answer = self._draw(logits[0], values[0], chances)
         self.memory.copy_(memory)
         self.last_actions.copy_(actions)
-        log_chances = logits[0].log_softmax(1).gather(1, actions[:, None])[:, 0]
-        return torch.stack([actions.float(), values[0], log_chances])
+        return answer
 
     def _changes(self) -> list[Tensor]:
         return [self.memory, self.last_actions, *self.model.buffers()]
@@ -205,3 +212,10 @@ class Collector:
         self.generator.bit_generator.state = state["generator"]
         self.first, self._before = np.array(state["first"], dtype=bool), tensors["acting.last_actions"].numpy()
         self._episode = np.array(state["returns"], dtype=float), np.array(state["lengths"], dtype=np.int64)
+
+
+def draw_and_tell(logits: Tensor, values: Tensor, chances: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions (N,), and what the host needs to know, (3, N): actions, values, the actions' log chances."""
+    actions = draw_actions(logits, chances)
+    log_chances = logits.log_softmax(1).gather(1, actions[:, None])[:, 0]
+    return actions, torch.stack([actions.float(), values, log_chances])

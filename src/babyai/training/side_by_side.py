@@ -2,11 +2,10 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import torch
 
-from babyai.agents.device import find_device, find_precision
+from babyai.agents.device import find_device
 from babyai.training.interrupts import asking_to_stop
 from babyai.training.options import TrainingOptions
 from babyai.training.panel import Panel
@@ -32,7 +31,7 @@ def train_side_by_side(
     title, total = f"{len(options)} runs side by side: {options[0].levels}", max(each.total for each in options)
     with asking_to_stop() as asked, Panel(total, options[0].unit, title, quiet, runs=len(options)) as panel:
         runs = [training(each, panel=(panel, line), stop=asked.is_set) for line, each in enumerate(options)]
-        return take_turns(runs, [own_stream(each.device, each.precision) for each in options])
+        return take_turns(runs, [own_stream(each.device) for each in options])
 
 
 def take_turns(runs: Sequence[Turns[Result]], streams: Sequence[Stream]) -> list[Result]:
@@ -57,13 +56,10 @@ def take_turns(runs: Sequence[Turns[Result]], streams: Sequence[Stream]) -> list
     return [results[number] for number in range(len(runs))]
 
 
-def own_stream(device: str, precision: Literal["auto", "float32", "bf16"] = "auto") -> Stream:
-    """Gives contexts within which, on a GPU, nothing waits for what other runs have started.
-
-    Runs in float32 share a stream, so that their kernels do not overlap: three of them at once have hung a GPU.
-    """
+def own_stream(device: str) -> Stream:
+    """Gives contexts within which, on a GPU, nothing waits for what other runs have started."""
     place = find_device(device)
-    if place.type != "cuda" or find_precision(None if precision == "auto" else precision, place) == "float32":
+    if place.type != "cuda":
         return contextlib.nullcontext
     stream = torch.cuda.Stream(place)
     return lambda: torch.cuda.stream(stream)
