@@ -74,7 +74,7 @@ def test_acting_reads_as_many_words_whatever_was_read_before() -> None:
     images, directions, first = np.zeros((2, 7, 7, 3), dtype=np.uint8), np.zeros(2), np.ones(2, dtype=bool)
     packer = Packer(2, CPU)
     widths = [packer.pack(images, missions, directions, first).shape[1] for missions in (short, long, short)]
-    assert widths == [2 + 8 + 147, 2 + 24 + 147, 2 + 8 + 147]
+    assert widths == [6 + 8 + 147, 6 + 24 + 147, 6 + 8 + 147]
 
 
 @given(

@@ -27,7 +27,11 @@ def count_words(missions: np.ndarray, before: int, device: torch.device) -> int:
 
 
 class Packer:
-    """Takes what N worlds show to the device in one copy: each world's bytes in one row, (N, 2 + L + image)."""
+    """Takes what N worlds show to the device in one copy: each world's bytes in one row, (N, 6 + L + image).
+
+    A row is: whether an episode begins, the heading, the four bytes of a number that decides what is drawn, the L words
+    of the mission, the image.
+    """
 
     def __init__(self, count: int, device: torch.device) -> None:
         self.count, self.device = count, device
@@ -35,30 +39,41 @@ class Packer:
         self._host = torch.empty(0)
         self._lanes = torch.arange(count, device=device)[None]
 
-    def pack(self, images: np.ndarray, missions: np.ndarray, directions: np.ndarray, first: np.ndarray) -> Tensor:
+    def pack(
+        self,
+        images: np.ndarray,
+        missions: np.ndarray,
+        directions: np.ndarray,
+        first: np.ndarray,
+        chances: np.ndarray | None = None,
+    ) -> Tensor:
         """The rows, in memory that the next call overwrites."""
         if first.any() or not self._words:
             self._words = count_words(missions, self._words, self.device)
-        self._shape, words = images.shape[1:], self._words
-        width = 2 + words + images[0].size
+        self._shape, image = images.shape[1:], 6 + self._words
+        width = image + images[0].size
         if self._host.shape != (self.count, width):
             self._host = torch.empty((self.count, width), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         rows = self._host.numpy()
-        rows[:, 0], rows[:, 1], rows[:, 2 : 2 + words] = first, directions, missions[:, :words]
-        rows[:, 2 + words :] = images.reshape(self.count, -1)
+        rows[:, 0], rows[:, 1], rows[:, 6:image] = first, directions, missions[:, : self._words]
+        if chances is not None:
+            rows[:, 2:6] = chances.view(np.uint8).reshape(self.count, 4)
+        rows[:, image:] = images.reshape(self.count, -1)
         return self._host
 
-    def unpack(self, rows: Tensor, last_actions: Tensor) -> Steps:
-        """The rows as one step of N lanes; last_actions: (N,), what was done on the step before."""
+    def unpack(self, rows: Tensor, last_actions: Tensor) -> tuple[Steps, Tensor]:
+        """The rows as one step of N lanes, and the chances; last_actions: (N,), what was done on the step before."""
         first, image = rows[:, 0].bool(), rows.shape[1] - int(np.prod(self._shape))
-        return Steps(
+        steps = Steps(
             images=rows[:, image:].reshape(1, self.count, *self._shape),
             directions=rows[None, :, 1],
             last_actions=torch.where(first, -1, last_actions)[None],
             first=first[None],
-            missions=rows[:, 2:image],
+            missions=rows[:, 6:image],
             mission_index=self._lanes,
         )
+        chances = rows[:, 2:6].clone(memory_format=torch.contiguous_format)
+        return steps, chances.view(torch.float32)[:, 0]
 
 
 class Actor:
@@ -112,23 +127,22 @@ class Actor:
         Returns:
             (N,) int64.
         """
-        inputs = [self._packer.pack(images, missions, directions, first)]
-        if self.sample:
-            if chances is None:
-                chances = self._generator.random(self.count, dtype=np.float32)
-            inputs.append(torch.from_numpy(chances))
+        if self.sample and chances is None:
+            chances = self._generator.random(self.count, dtype=np.float32)
+        rows = self._packer.pack(images, missions, directions, first, chances)
         with torch.no_grad():
-            actions: Tensor = self._step(*inputs)
+            actions: Tensor = self._step(rows)
         return actions.cpu().numpy()
 
     def refresh(self) -> None:
         """Follows weights that have been changed in place."""
         self._working.refresh()
 
-    def _decide(self, rows: Tensor, *chances: Tensor) -> Tensor:
+    def _decide(self, rows: Tensor) -> Tensor:
         """rows: see `Packer` -> (N,) actions; keeps memory and last action."""
-        logits, _, memory = self._unroll(self._packer.unpack(rows, self.last_actions), self.memory)
-        actions = draw_actions(logits[0], *chances)
+        steps, chances = self._packer.unpack(rows, self.last_actions)
+        logits, _, memory = self._unroll(steps, self.memory)
+        actions = draw_actions(logits[0], chances if self.sample else None)
         self.memory.copy_(memory)
         self.last_actions.copy_(actions)
         return actions

@@ -4,6 +4,8 @@ image ──▶ convolutions ──▶ FiLM ──▶ FiLM ──▶ max over th
 words ──▶ GRU ───────────────┴────────┘            (attention is led by the LSTM's state)
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -44,6 +46,23 @@ class FiLM(nn.Module):
         return x + y if self.residual else y
 
 
+class Perceived(NamedTuple):
+    """What is made of B observations without memory.
+
+    Attributes:
+        seen, prepared: (B, 128, H, W), see `Model.view`.
+        words: (B, D) or, to attend to, (B, L, D).
+        tokens: (B, L), the missions' token ids.
+        extras: (B, E), heading and last action where the agent is told them.
+    """
+
+    seen: Tensor
+    prepared: Tensor
+    words: Tensor
+    tokens: Tensor
+    extras: Tensor | None
+
+
 class Model(nn.Module):
     """The paper's agent. Memory is one tensor, (B, 2 * memory_dim): the LSTM's h and c side by side.
 
@@ -68,34 +87,38 @@ class Model(nn.Module):
 
     def forward(self, observation: dict[str, Tensor], memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One step: logits (B, 7), value (B,), memory (B, 2 * memory_dim)."""
-        tokens = observation["mission"]
-        seen = self.see(observation["image"])  # (B, 128, H, W)
-        instruction = self.listen(self.read(tokens), tokens, memory)  # (B, D)
-        features = self.look(seen, instruction)  # (B, 128)
-        if (extras := self.extras(observation)) is not None:
-            features = torch.cat([features, extras], 1)
+        words, tokens = self.read(observation["mission"]), observation["mission"]
+        return self.respond(
+            Perceived(*self.view(observation["image"]), words, tokens, self.extras(observation)), memory
+        )
+
+    def view(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """All that can be made of images alone, (B, 128, H, W) each: the map, and what FiLM can do beforehand."""
+        seen = self.see(images)
+        return seen, self.first_film.prepare(seen)
+
+    def respond(self, perceived: Perceived, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The part of a step that needs memory."""
+        features = self.look(perceived, self.listen(perceived, memory))
         if self.memory is not None:
             h, c = step_lstm(self.memory, features, *memory.chunk(2, 1))
             features, memory = h, torch.cat([h, c], 1)
         logits, value = self.decide(features)
         return logits, value, memory
 
-    def listen(self, words: Tensor, tokens: Tensor, memory: Tensor) -> Tensor:
+    def listen(self, perceived: Perceived, memory: Tensor) -> Tensor:
         """What of the instruction matters now: (B, D)."""
-        instruction = words
+        instruction = perceived.words
         if isinstance(self.read, AttentiveReader):
-            instruction = self.read.attend(words, tokens, memory)
+            instruction = self.read.attend(instruction, perceived.tokens, memory)
         instruction = instruction.to(self.dtype)
         return instruction if self.config.instruction else torch.zeros_like(instruction)
 
-    def look(self, seen: Tensor, instruction: Tensor) -> Tensor:
-        """The map, modulated by the instruction and reduced to a vector: (B, 128)."""
-        return self.finish_looking(seen, self.first_film.prepare(seen), instruction)
-
-    def finish_looking(self, seen: Tensor, prepared: Tensor, instruction: Tensor) -> Tensor:
-        """The part of `look` that needs the instruction."""
-        seen = self.first_film.modulate(seen, prepared, instruction)
-        return self.second_film(seen, instruction).amax((2, 3)).relu()
+    def look(self, perceived: Perceived, instruction: Tensor) -> Tensor:
+        """The map, modulated by the instruction and reduced to a vector, with the other inputs: (B, 128 + E)."""
+        seen = self.first_film.modulate(perceived.seen, perceived.prepared, instruction)
+        features = self.second_film(seen, instruction).amax((2, 3)).relu()
+        return features if perceived.extras is None else torch.cat([features, perceived.extras], 1)
 
     def decide(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (..., 7) and values (...), in float32."""

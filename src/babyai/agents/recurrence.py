@@ -152,7 +152,7 @@ def _retreat(
     d_candidate = d_cell * enter * (1 - candidate**2)
     d_leave = d_h * squashed * leave * (1 - leave)
     flow = torch.cat([d_enter, d_forget, d_candidate, d_leave], 1).to(recurrent.dtype)
-    return flow, torch.cat([d_cell * forget * keep] * 4, 1)
+    return flow, (d_cell * forget * keep).repeat(1, 4)
 
 
 _compile = cache(compile_part)

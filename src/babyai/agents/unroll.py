@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from babyai.agents.captured import beside, compile_part, join
 from babyai.agents.language import AttentiveReader
-from babyai.agents.model import Model, pass_gates
+from babyai.agents.model import Model, Perceived, pass_gates
 from babyai.agents.recurrence import SharedProduct, remember_all
 
 Statistics = Literal["chunk", "step"]
@@ -88,87 +88,62 @@ class Unroller:
         self.model, self.statistics, self.compiled = model, statistics, compiled
         if isinstance(model, Model):
             wrap: Any = compile_part if compiled else lambda part: part
-            self._see, self._look, self._decide = wrap(self._see_all), wrap(model.finish_looking), wrap(model.decide)
+            self._view, self._look, self._decide = wrap(model.view), wrap(model.look), wrap(model.decide)
+            self._respond, self._waiting = wrap(model.respond), _Waiting(model)
             self._attend_once, self._remember_once = wrap(functional_call), wrap(self._remember)
-            self._waiting = _Waiting(model)
 
     def __call__(self, steps: Steps, memory: Tensor) -> Unrolled:
         """Logits, values, and the memory after the chunk."""
         model = self.model
         if self.statistics == "step" or not isinstance(model, Model):
             return unroll_plainly(model, steps, memory)
-        words, seen, prepared = self._read_and_see(model, steps)
-        extras = model.extras(
-            {"direction": steps.directions.flatten(), "last_action": steps.last_actions.flatten()}
-        )  # (T * N, E) or None
+        perceived = self._perceive(model, steps)
+        if len(steps.first) == 1 and not torch.is_grad_enabled():
+            logits, values, memory = self._respond(perceived, memory * ~steps.first[0, :, None])
+            return Unrolled(logits[None], values[None], memory)
         unroll = self._attend if isinstance(model.read, AttentiveReader) else self._recall
-        features, memory = unroll(model, steps, words, seen, prepared, extras, memory)  # (T, N, D)
-        return Unrolled(*self._decide(features), memory)
+        features, memory = unroll(model, perceived, steps.first, memory)  # (T, N, D)
+        logits, values = self._decide(features)
+        return Unrolled(logits, values, memory)
 
-    def _read_and_see(self, model: Model, steps: Steps) -> tuple[Tensor, Tensor, Tensor]:
-        """Gives words (M, D), or (M, L, D) to attend to; seen and prepared (T * N, 128, H, W)."""
+    def _perceive(self, model: Model, steps: Steps) -> Perceived:
+        """For all T * N steps at once."""
+        index = steps.mission_index.flatten()
         # Reading is a chain of small kernels, for which a GPU has room beside the convolutions.
         with beside():
-            words = model.read(steps.missions)
-        seen, prepared = self._see(steps.images.flatten(0, 1))
+            words = model.read(steps.missions).index_select(0, index)
+            tokens = steps.missions.index_select(0, index)
+        seen, prepared = self._view(steps.images.flatten(0, 1))
         join()
-        return words, seen, prepared
+        told = {"direction": steps.directions.flatten(), "last_action": steps.last_actions.flatten()}
+        return Perceived(seen, prepared, words, tokens, model.extras(told))
 
-    def _see_all(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """What needs neither words nor memory."""
-        assert isinstance(self.model, Model)
-        seen = self.model.see(images)
-        return seen, self.model.first_film.prepare(seen)
-
-    def _recall(
-        self,
-        model: Model,
-        steps: Steps,
-        words: Tensor,
-        seen: Tensor,
-        prepared: Tensor,
-        extras: Tensor | None,
-        memory: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    def _recall(self, model: Model, perceived: Perceived, first: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Only the LSTM runs step by step."""
-        words = words.index_select(0, steps.mission_index.flatten())  # (T * N, D)
-        features = self._look(seen, prepared, model.listen(words, steps.missions, memory))  # (T * N, 128)
-        if extras is not None:
-            features = torch.cat([features, extras], 1)
-        features = features.unflatten(0, steps.first.shape)  # (T, N, 128)
+        features = self._look(perceived, model.listen(perceived, memory)).unflatten(0, first.shape)  # (T, N, 128 + E)
         if model.memory is None:
             return features, memory
         cell = model.memory
         inputs = functional.linear(features, cell.weight_ih, cell.bias_ih + cell.bias_hh)  # (T, N, 4 * D)
-        return remember_all(inputs, steps.first, memory, cell.weight_hh, self.compiled)
+        return remember_all(inputs, first, memory, cell.weight_hh, self.compiled)
 
-    def _attend(
-        self,
-        model: Model,
-        steps: Steps,
-        words: Tensor,
-        seen: Tensor,
-        prepared: Tensor,
-        extras: Tensor | None,
-        memory: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    def _attend(self, model: Model, perceived: Perceived, first: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Everything runs step by step that comes after the first modulation, which attention delays."""
         assert model.memory is not None
-        cell, shape, index = model.memory, steps.first.shape, steps.mission_index.flatten()
+        cell = model.memory
         # Input and state enter the LSTM by one product instead of two.
         open_gates = SharedProduct(torch.cat([cell.weight_ih, cell.weight_hh], 1), cell.bias_ih + cell.bias_hh)
-        by_step = [seen.unflatten(0, shape), prepared.unflatten(0, shape)]  # (T, N, 128, H, W)
-        # Narrowed after the choice, so that gradients of a mission's many steps add up in float32.
-        by_step.append(words.index_select(0, index).to(model.dtype).unflatten(0, shape))  # (T, N, L, D)
-        by_step += [steps.missions.index_select(0, index).unflatten(0, shape)]  # (T, N, L)
-        if extras is not None:
-            by_step.append(extras.unflatten(0, shape))
+        # Narrowed only now, so that gradients of a mission's many steps add up in float32.
+        perceived = perceived._replace(words=perceived.words.to(model.dtype))
+        by_step = [
+            [None] * len(first) if part is None else part.unflatten(0, first.shape).unbind(0) for part in perceived
+        ]
         # What is cleared before each step; after the last one nothing is.
-        keep = functional.pad(~steps.first, (0, 0, 0, 1), value=True)[..., None]  # (T + 1, N, 1)
+        keep = functional.pad(~first, (0, 0, 0, 1), value=True)[..., None]  # (T + 1, N, 1)
         h, c = (memory * keep[0]).chunk(2, 1)
-        states, parameters = [], self._waiting.parameters_by_step(len(steps.first))
-        for own, keep_next, *at_step in zip(parameters, keep[1:], *(part.unbind(0) for part in by_step), strict=True):
-            gates = open_gates(self._attend_once(self._waiting, own, (h, c, *at_step)))
+        states, parameters = [], self._waiting.parameters_by_step(len(first))
+        for own, keep_next, *at_step in zip(parameters, keep[1:], *by_step, strict=True):
+            gates = open_gates(self._attend_once(self._waiting, own, (Perceived(*at_step), h, c)))
             state, h, c = self._remember_once(gates, c, keep_next)
             states.append(state)
         return torch.stack(states), torch.cat([h, c], 1)
@@ -189,13 +164,10 @@ class _Waiting(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, h: Tensor, c: Tensor, seen: Tensor, prepared: Tensor, words: Tensor, tokens: Tensor, *extras: Tensor
-    ) -> Tensor:
+    def forward(self, perceived: Perceived, h: Tensor, c: Tensor) -> Tensor:
         """What enters the LSTM at one step, its own state included: (N, 128 + E + D)."""
-        instruction = self.model.listen(words, tokens, torch.cat([h, c], 1))
-        features = self.model.finish_looking(seen, prepared, instruction)  # (N, 128)
-        return torch.cat([features, *extras, h.to(features.dtype)], 1)
+        features = self.model.look(perceived, self.model.listen(perceived, torch.cat([h, c], 1)))
+        return torch.cat([features, h.to(features.dtype)], 1)
 
     def parameters_by_step(self, steps: int) -> list[dict[str, Tensor]]:
         """Parameters by name, anew for each step: their gradients are then summed once, and not after every step."""

@@ -91,14 +91,15 @@ def convolve(filters: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor, weight: Tensor
 
 def normalise(norm: nn.BatchNorm2d, x: Tensor, left_out: Tensor | None = None) -> Tensor:
     """`norm(x)` but for the count of batches, which nobody needs; left_out: (C,), what in training x is short of."""
-    mean, momentum = norm.running_mean, norm.momentum
-    assert mean is not None and momentum is not None
+    kept, momentum = norm.running_mean, norm.momentum
+    assert kept is not None and momentum is not None
+    mean = kept
     if norm.training and left_out is not None:
         # The norm shrinks it by 1 - momentum before it adds what it saw.
-        mean = mean + momentum / (1 - momentum) * left_out.detach()
+        mean = kept + momentum / (1 - momentum) * left_out.detach()
     x = functional.batch_norm(x, mean, norm.running_var, norm.weight, norm.bias, norm.training, momentum, norm.eps)
-    if mean is not norm.running_mean:
-        norm.running_mean.copy_(mean)
+    if mean is not kept:
+        kept.copy_(mean)
     return x
 
 

@@ -102,54 +102,47 @@ class Collector:
             returns=[],
             lengths=[],
         )
-        chances = torch.from_numpy(self.generator.random((steps + 1, count), dtype=np.float32))
-        if self._answered is not None:
-            chances = chances.pin_memory()
+        chances = self.generator.random((steps + 1, count), dtype=np.float32)
         numbers = np.arange(count)
-        chunk = rollout.chunk
-        chunk.count = count
-        chunk.mission_table[:count] = self.engine.missions
+        rollout.chunk.count = count
+        rollout.chunk.mission_table[:count] = self.engine.missions
         for step in range(steps):
             if step % self.recurrence == 0:
                 rollout.memories.append(self.memory.clone())
             decided = self._decide_soon(chances[step])
+            # While the device decides, the host notes what it has seen so far.
+            if step:
+                self._note_outcome(rollout, step - 1, numbers)
             self._note_seen(rollout, step, numbers)
             yield
-            self._step(rollout, step, numbers, *self._decided(decided))
+            actions, rollout.values[step], rollout.log_chances[step] = self._decided(decided)
+            rollout.chunk.actions[step] = self._before = actions
+            self.engine.step(actions.astype(np.int64))
+            self.first = self.engine.reset_over()
         # What the critic expects after the last step; the agent sees that again when it goes on.
         before = self.memory.clone(), self.last_actions.clone()
         decided = self._decide_soon(chances[steps])
         self.memory.copy_(before[0])
         self.last_actions.copy_(before[1])
+        self._note_outcome(rollout, steps - 1, numbers)
         yield
         rollout.values[steps] = self._decided(decided)[1]
         return rollout
 
     def _note_seen(self, rollout: Rollout, step: int, numbers: np.ndarray) -> None:
-        """Keeps what the worlds show, while the device decides."""
+        """Keeps what the worlds show before a step; numbers: (N,), which of the chunk's missions holds."""
         chunk = rollout.chunk
         chunk.images[step], chunk.directions[step], chunk.first[step] = self._frames, self.engine.directions, self.first
         chunk.mission_index[step] = numbers
         rollout.last_actions[step] = np.where(self.first, -1, self._before)
 
-    def _step(
-        self,
-        rollout: Rollout,
-        step: int,
-        numbers: np.ndarray,
-        actions: np.ndarray,
-        values: np.ndarray,
-        log_chances: np.ndarray,
-    ) -> None:
+    def _note_outcome(self, rollout: Rollout, step: int, numbers: np.ndarray) -> None:
+        """Keeps what came of a step, and the missions that begin after it."""
         engine, chunk = self.engine, rollout.chunk
-        chunk.actions[step] = self._before = actions
-        rollout.values[step], rollout.log_chances[step] = values, log_chances
-        engine.step(actions.astype(np.int64))
-        rollout.rewards[step] = engine.rewards
+        rollout.rewards[step], rollout.ended[step] = engine.rewards, self.first
         returns, lengths = self._episode
         returns += engine.rewards
         lengths += 1
-        self.first = rollout.ended[step] = engine.reset_over()
         over = np.flatnonzero(self.first)
         if len(over):
             rollout.returns += returns[over].tolist()
@@ -160,14 +153,14 @@ class Collector:
                 chunk.mission_table[numbers[over]] = engine.missions[over]
                 chunk.count += len(over)
 
-    def _decide_soon(self, chances: Tensor) -> Tensor:
+    def _decide_soon(self, chances: np.ndarray) -> Tensor:
         """Starts to decide; (3, N), which may not be read before `_decided`: actions, values, log chances."""
         engine = self.engine
         if self._pixels:
             blit_views(engine.images, *view_tiles(TILE_PIXELS), self._frames, 0, engine.num_worlds)
-        rows = self._packer.pack(self._frames, engine.missions, engine.directions, self.first)
+        rows = self._packer.pack(self._frames, engine.missions, engine.directions, self.first, chances)
         with torch.no_grad():
-            answer = self._act(rows, chances)
+            answer = self._act(rows)
         if self._answered is None:
             return answer
         self._answer.copy_(answer, non_blocking=True)
@@ -181,8 +174,9 @@ class Collector:
         # The next answer is written to the same place.
         return answer.numpy().copy()
 
-    def _decide(self, rows: Tensor, chances: Tensor) -> Tensor:
-        logits, values, memory = self._unroll(self._packer.unpack(rows, self.last_actions), self.memory)
+    def _decide(self, rows: Tensor) -> Tensor:
+        steps, chances = self._packer.unpack(rows, self.last_actions)
+        logits, values, memory = self._unroll(steps, self.memory)
         actions, answer = self._draw(logits[0], values[0], chances)
         self.memory.copy_(memory)
         self.last_actions.copy_(actions)
