@@ -88,6 +88,9 @@ def dagger_cells() -> dict[str, tuple[str, Any]]:
     shape = {"endless": True, "batch": 20, "epoch_demos": 4000, "epochs": 25}
     for seed in range(3):
         cells[f"dagger-GoToObjMaze-{seed}"] = cell("dagger", "GoToObjMaze", seed, threads=2, **shape)
+        cells[f"dagger-GoToObjMaze-greedy-{seed}"] = cell(
+            "dagger", "GoToObjMaze", seed, threads=2, greedy=True, **shape
+        )
         cells[f"imitation-GoToObjMaze-{seed}"] = cell("imitation", "GoToObjMaze", seed, threads=2, **shape)
     return cells
 
