@@ -42,9 +42,14 @@ def draw_chunk(seed: int) -> Fed:
     )
 
 
+def gradients_of(model: torch.nn.Module) -> torch.Tensor:
+    # The critic learns nothing by imitation: compiled, it has a gradient of zeros, and none otherwise.
+    return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in model.parameters()])
+
+
 @pytest.mark.parametrize("size", ["small", "big"])
-@pytest.mark.parametrize(("precision", "near"), [("float32", 2e-3), ("bf16", 0.1)])
-def test_recorded_learning_is_learning(size: str, precision: str, near: float) -> None:
+@pytest.mark.parametrize(("precision", "near", "alike"), [("float32", 2e-3, 0.9999), ("bf16", 0.1, 0.98)])
+def test_recorded_learning_is_learning(size: str, precision: Precision, near: float, alike: float) -> None:
     learners = [ImitationLearner(make_model(size), N, precision=precision, fast=fast) for fast in (True, False)]
     before = torch.cat([p.detach().flatten() for p in learners[0].model.parameters()])
     losses = [[], []]
@@ -52,17 +57,14 @@ def test_recorded_learning_is_learning(size: str, precision: str, near: float) -
         for each, learner in zip(losses, learners, strict=True):
             learner.learn(draw_chunk(step))
             each.append(learner.measures()["loss"])
+        if step == 0:
+            similarity = torch.nn.functional.cosine_similarity(*(gradients_of(each.model) for each in learners), 0)
     np.testing.assert_allclose(losses[0], losses[1], rtol=near)
+    assert similarity > alike
     fast, plain = (torch.cat([p.detach().flatten() for p in learner.model.parameters()]) for learner in learners)
     assert (fast - before).norm() > 0
     # Adam divides by the size of the gradient, so where that is next to nothing, its sign decides the step.
-    assert (fast - plain).norm() < 0.25 * (plain - before).norm()
-    # The critic learns nothing here: compiled, it has a gradient of zeros, and none otherwise.
-    gradients = [
-        torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in learner.model.parameters()])
-        for learner in learners
-    ]
-    assert torch.nn.functional.cosine_similarity(*gradients, 0) > (0.999 if precision == "float32" else 0.9)
+    assert (fast - plain).norm() < 0.4 * (plain - before).norm()
 
 
 def test_recorded_ppo_is_ppo() -> None:

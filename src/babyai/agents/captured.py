@@ -4,6 +4,7 @@ A model of this size is a few hundred short kernels, and starting them one by on
 """
 
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -139,6 +140,8 @@ def _convolutions(device: torch.device, exact: bool) -> Iterator[None]:
 
 def compile_part(part: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a model, compiled for each shape it meets, when it meets it."""
+    # Nothing that a user could do anything about.
+    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)
     # A process that trains many agents meets more shapes than torch expects.
     torch._dynamo.config.recompile_limit = 256  # pyright: ignore[reportAttributeAccessIssue]
     return torch.compile(part, dynamic=False)
