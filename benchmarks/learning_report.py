@@ -241,8 +241,8 @@ def by_leaps(runs: list[dict[str, Any]]) -> tuple[str, str]:
     groups: dict[bool, list[str]] = {True: [], False: []}
     for run in runs:
         best = best_rolling_mean([row["success"] for row in run["rows"]], WINDOW)
-        assert best is not None
-        groups[max(row["loss"] for row in run["rows"][40:]) > 0.01].append(percent(best))
+        if best is not None and (late := [row["loss"] for row in run["rows"][40:]]):
+            groups[max(late) > 0.01].append(percent(best))
     return ", ".join(groups[True]), ", ".join(groups[False])
 
 

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from babyai.agents.config import ARCHITECTURES, AgentConfig
 from babyai.agents.language import AttentiveReader, SentenceReader
 from babyai.agents.model import Model
-from babyai.agents.vision import BagOfWords, convolve
+from babyai.agents.vision import BagOfWords, conv_norm_relu
 from babyai.world.codes import MAX_WORDS
 
 # The authors' counts, with a word table of 100 rows.
@@ -97,15 +97,16 @@ def test_a_tile_is_the_mean_of_its_three_words_or_their_sum() -> None:
     torch.testing.assert_close(total(image), 3 * mean(image))
 
 
+@pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("training", [True, False])
-def test_what_is_left_out_before_a_norm_makes_no_difference(training: bool) -> None:
+def test_what_is_left_out_before_a_norm_makes_no_difference(training: bool, size: int) -> None:
     torch.manual_seed(0)
-    filters, norm = nn.Conv2d(8, 6, 3, padding=1), nn.BatchNorm2d(6).train(training)
+    filters, norm = nn.Conv2d(8, 6, size, padding=1), nn.BatchNorm2d(6).train(training)
     nn.init.normal_(filters.bias, std=3)
     plain_filters, plain_norm = deepcopy(filters), deepcopy(norm)
     for _ in range(3):
         x = torch.randn(5, 8, 7, 7)
-        given, expected = convolve(filters, norm, x), plain_norm(plain_filters(x)).relu()
+        given, expected = conv_norm_relu(filters, norm, x), plain_norm(plain_filters(x)).relu()
         torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(norm.running_mean, plain_norm.running_mean)
     torch.testing.assert_close(norm.running_var, plain_norm.running_var)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from babyai.agents.config import ARCHITECTURES, AgentConfig
-from babyai.agents.model import Model
+from babyai.agents.model import Model, Perceived, step_lstm
 from babyai.agents.precision import Working
-from babyai.agents.recurrence import remember_all
-from babyai.agents.unroll import Steps, Unroller, unroll_plainly
+from babyai.agents.recurrence import SharedProduct, remember_all
+from babyai.agents.unroll import Steps, Unrolled, Unroller, unroll_plainly
 
 T, N, M, L = 6, 4, 7, 9
 
@@ -28,6 +28,10 @@ def draw_steps(config: AgentConfig, seed: int = 0) -> Steps:
         missions=missions,
         mission_index=torch.randint(0, M, (T, N), generator=generator).int(),
     )
+
+
+def first_of(steps: Steps) -> Steps:
+    return replace(steps, **{name: getattr(steps, name)[:1] for name in vars(steps) if name != "missions"})
 
 
 def gradients(model: nn.Module, logits: Tensor, values: Tensor) -> dict[str, Tensor]:
@@ -59,6 +63,12 @@ def test_whole_chunks_give_what_single_steps_give(architecture: str, settings: d
     plain, fast = unroll_plainly(model, steps, memory), Unroller(model)(steps, memory)
     for expected, given in zip(plain, fast, strict=True):
         torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
+    # Who only acts goes a shorter way.
+    with torch.no_grad():
+        for expected, given in zip(
+            unroll_plainly(model, first_of(steps), memory), Unroller(model)(first_of(steps), memory), strict=True
+        ):
+            torch.testing.assert_close(given, expected, atol=1e-5, rtol=1e-5)
     expected_gradients = gradients(model, plain.logits, plain.values)
     given_gradients = gradients(model, fast.logits, fast.values)
     assert given_gradients.keys() == expected_gradients.keys() and len(given_gradients) > 20
@@ -73,17 +83,63 @@ def test_batch_norm_averages_over_the_chunk_or_over_a_step() -> None:
     whole, single = Unroller(model, "chunk")(steps, memory), Unroller(model, "step")(steps, memory)
     assert torch.equal(single.logits, unroll_plainly(model, steps, memory).logits)
     assert not torch.allclose(whole.logits, single.logits, atol=1e-3)
-    one = replace(steps, **{name: getattr(steps, name)[:1] for name in vars(steps) if name != "missions"})
-    torch.testing.assert_close(Unroller(model)(one, memory).logits, single.logits[:1])
+    torch.testing.assert_close(Unroller(model)(first_of(steps), memory).logits, single.logits[:1])
 
 
-def test_training_mode_agrees_where_a_chunk_is_one_step() -> None:
+def unroll_by_hand(model: Model, steps: Steps, memory: Tensor) -> Unrolled:
+    """Norms see what they see in `Unroller`, but everything else is left to autograd."""
+    index = steps.mission_index.flatten()
+    words, tokens = model.read(steps.missions)[index.long()], steps.missions[index.long()]
+    perceived = Perceived(*model.view(steps.images.flatten(0, 1)), words, tokens, None)
+    looked = None if model.config.attention else model.look(perceived, model.listen(perceived, memory))
+    logits, values = [], []
+    for step, first in enumerate(steps.first):
+        memory, lanes = memory * ~first[:, None], slice(step * N, step * N + N)
+        if looked is None:
+            at_step = model.respond(Perceived(*(part[lanes] for part in perceived[:4]), None), memory)
+        else:
+            assert model.memory is not None
+            memory = torch.cat(step_lstm(model.memory, looked[lanes], *memory.chunk(2, 1)), 1)
+            at_step = *model.decide(memory.chunk(2, 1)[0]), memory
+        logits.append(at_step[0])
+        values.append(at_step[1])
+        memory = at_step[2]
+    return Unrolled(torch.stack(logits), torch.stack(values), memory)
+
+
+@pytest.mark.parametrize("settings", [{"memory_dim": 24}, {"size": "big", "memory_dim": 24}], ids=["small", "big"])
+@pytest.mark.parametrize("architecture", ["original", "bow_endpool_res"])
+def test_gradients_are_those_of_autograd_also_in_training(architecture: str, settings: dict) -> None:
     torch.manual_seed(0)
-    model = Model(AgentConfig.of(size="big", memory_dim=24, word_dim=16)).train()
-    steps = draw_steps(model.config)
-    one = replace(steps, **{name: getattr(steps, name)[:1] for name in vars(steps) if name != "missions"})
-    memory = torch.randn(N, 48)
-    torch.testing.assert_close(Unroller(model)(one, memory).logits, unroll_plainly(model, one, memory).logits)
+    model = Model(AgentConfig.of(architecture, word_dim=16, **settings)).double().train()
+    steps, memory = draw_steps(model.config), torch.randn(N, 48, dtype=torch.float64)
+    given, expected = Unroller(model)(steps, memory), unroll_by_hand(model, steps, memory)
+    for one, other in zip(given, expected, strict=True):
+        torch.testing.assert_close(one.double(), other.double(), atol=1e-6, rtol=1e-6)
+    given_gradients = gradients(model, given.logits, given.values)
+    expected_gradients = gradients(model, expected.logits, expected.values)
+    assert given_gradients.keys() == expected_gradients.keys() and len(given_gradients) > 20
+    for name, gradient in expected_gradients.items():
+        torch.testing.assert_close(given_gradients[name], gradient, atol=1e-7, rtol=1e-5, msg=name)
+
+
+def test_a_shared_product_learns_from_every_use_once() -> None:
+    torch.manual_seed(0)
+    weight, bias, x = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 2), (3,), (4, 2)))
+
+    def use(shared: bool) -> Tensor:
+        product = SharedProduct(weight, bias) if shared else (lambda y: nn.functional.linear(y, weight, bias))
+        return product(product(x)[:, :2].tanh()).square().sum() + product(x.detach()).sum()
+
+    for each in (weight, bias, x):
+        expected = torch.autograd.grad(use(shared=False), each)[0]
+        torch.testing.assert_close(torch.autograd.grad(use(shared=True), each)[0], expected)
+    loss = use(shared=True)
+    # Neither what another gradient left behind nor an earlier call counts again.
+    torch.autograd.grad(loss, x, retain_graph=True)
+    for _ in range(2):
+        given = torch.autograd.grad(loss, (weight, bias), retain_graph=True)
+        torch.testing.assert_close(given, torch.autograd.grad(use(shared=False), (weight, bias)))
 
 
 def test_the_recurrence_is_that_of_torch_and_has_its_gradient() -> None:

@@ -114,7 +114,7 @@ def test_recorded_acting_is_acting(size: str) -> None:
     engine.reset(0)
     fast = Actor(model, N, device="cuda")
     plain = Actor(model, N, device="cuda")
-    plain._step.enabled = False
+    plain._steps[False].enabled = False
     first = np.ones(N, dtype=bool)
     agreed = []
     for _ in range(30):
@@ -125,3 +125,17 @@ def test_recorded_acting_is_acting(size: str) -> None:
         first = engine.reset_over()
     assert np.mean(agreed) > 0.99
     torch.testing.assert_close(fast.memory, plain.memory, atol=1e-2, rtol=1e-2)
+
+
+def test_drawing_and_not_drawing_are_recorded_apart() -> None:
+    model = make_model("small").eval()
+    engine = Engine("GoToLocal", 256)
+    engine.reset(0)
+    actor = Actor(model, 256, device="cuda")
+    seen = engine.images, engine.missions, engine.directions, np.ones(256, dtype=bool)
+    likeliest = actor.act(*seen)
+    actor.sample = True
+    drawn = [actor.act(*seen) for _ in range(2)]
+    assert not np.array_equal(drawn[0], likeliest) and not np.array_equal(*drawn)
+    actor.sample = False
+    assert np.array_equal(actor.act(*seen), likeliest)

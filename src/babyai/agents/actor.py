@@ -1,5 +1,6 @@
 """Acting: N episodes side by side, their memories kept, from what the worlds show to what the agent does."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Packer:
         rows = self._host.numpy()
         rows[:, 0], rows[:, 1], rows[:, 6:image] = first, directions, missions[:, : self._words]
         if chances is not None:
-            rows[:, 2:6] = chances.view(np.uint8).reshape(self.count, 4)
+            rows[:, 2:6] = np.ascontiguousarray(chances, np.float32).view(np.uint8).reshape(self.count, 4)
         rows[:, image:] = images.reshape(self.count, -1)
         return self._host
 
@@ -72,6 +73,7 @@ class Packer:
             missions=rows[:, 6:image],
             mission_index=self._lanes,
         )
+        # Numbers must begin where their size divides the address, which a row's bytes do not.
         chances = rows[:, 2:6].clone(memory_format=torch.contiguous_format)
         return steps, chances.view(torch.float32)[:, 0]
 
@@ -105,7 +107,11 @@ class Actor:
         self._working = Working(model, precision)
         self._packer, self._unroll = Packer(count, self.device), Unroller(self._working.model)
         changes, exact = (self.memory, self.last_actions), precision == "float32"
-        self._step = Captured(self._decide, self.device, lambda: changes, exact=exact)
+        # Drawing and not drawing are recorded each by itself.
+        self._steps = {
+            sample: Captured(partial(self._decide, sample), self.device, lambda: changes, exact=exact)
+            for sample in (False, True)
+        }
 
     def act(
         self,
@@ -131,18 +137,18 @@ class Actor:
             chances = self._generator.random(self.count, dtype=np.float32)
         rows = self._packer.pack(images, missions, directions, first, chances)
         with torch.no_grad():
-            actions: Tensor = self._step(rows)
+            actions: Tensor = self._steps[self.sample](rows)
         return actions.cpu().numpy()
 
     def refresh(self) -> None:
         """Follows weights that have been changed in place."""
         self._working.refresh()
 
-    def _decide(self, rows: Tensor) -> Tensor:
+    def _decide(self, sample: bool, rows: Tensor) -> Tensor:
         """rows: see `Packer` -> (N,) actions; keeps memory and last action."""
         steps, chances = self._packer.unpack(rows, self.last_actions)
         logits, _, memory = self._unroll(steps, self.memory)
-        actions = draw_actions(logits[0], chances if self.sample else None)
+        actions = draw_actions(logits[0], chances if sample else None)
         self.memory.copy_(memory)
         self.last_actions.copy_(actions)
         return actions

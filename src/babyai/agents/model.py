@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from babyai.agents.config import AgentConfig
 from babyai.agents.language import AttentiveReader, SentenceReader
-from babyai.agents.vision import CHANNELS, VisualEncoder, convolve, normalise
+from babyai.agents.vision import CHANNELS, VisualEncoder, conv_norm_relu, normalise
 
 NUM_ACTIONS = 7
 NUM_DIRECTIONS = 4
@@ -37,7 +37,7 @@ class FiLM(nn.Module):
 
     def prepare(self, x: Tensor) -> Tensor:
         """What can be had before the instruction is known."""
-        return self.second(convolve(self.first, self.first_norm, x))
+        return self.second(conv_norm_relu(self.first, self.first_norm, x))
 
     def modulate(self, x: Tensor, prepared: Tensor, instruction: Tensor) -> Tensor:
         """The rest."""
@@ -148,8 +148,8 @@ class Model(nn.Module):
 def step_lstm(cell: nn.LSTMCell, features: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """What `cell` does, with h and c in float32 whatever the precision of its weights."""
     dtype = cell.weight_ih.dtype
-    inputs = functional.linear(features.to(dtype), cell.weight_ih, cell.bias_ih)
-    return pass_gates(inputs + functional.linear(h.to(dtype), cell.weight_hh, cell.bias_hh), c)
+    inputs = functional.linear(features.to(dtype), cell.weight_ih, cell.bias_ih + cell.bias_hh)
+    return pass_gates(inputs.to(c.dtype) + functional.linear(h.to(dtype), cell.weight_hh), c)
 
 
 def pass_gates(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from babyai.agents.captured import compile_part
@@ -26,8 +27,13 @@ def remember_all(inputs: Tensor, first: Tensor, memory: Tensor, weight: Tensor, 
         compiled: Have torch compile what happens between the products.
     """
     h, c = memory.detach().chunk(2, 1)
-    states, h, c = _Recurrence.apply(inputs, h, c, ~first[..., None], weight, compiled)
+    states, h, c = _Recurrence.apply(inputs, h, c, what_to_keep(first), weight, compiled)
     return states, torch.cat([h, c], 1)
+
+
+def what_to_keep(first: Tensor) -> Tensor:
+    """Zero where memory is cleared, before each step and after the last: (T, N) -> (T + 1, N, 1) bool."""
+    return functional.pad(~first, (0, 0, 0, 1), value=True)[..., None]
 
 
 class SharedProduct:
@@ -39,41 +45,44 @@ class SharedProduct:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._used: list[tuple[Tensor, Tensor]] = []
-        self._weight, self._bias = _LearnAtOnce.apply(weight, bias, self._used)
+        self._shares: list[tuple[Tensor, Tensor] | None] = []
+        self._weight, self._bias = _LearnAtOnce.apply(weight, bias, self._shares)
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: (N, I) -> (N, O)."""
-        return _UseOnce.apply(x, self._weight, self._bias, self._used)  # pyright: ignore[reportReturnType]
+        self._shares.append(None)
+        place = len(self._shares) - 1
+        return _UseOnce.apply(x, self._weight, self._bias, self._shares, place)  # pyright: ignore[reportReturnType]
 
 
 class _UseOnce(torch.autograd.Function):
     """Leaves its share of the gradient to `_LearnAtOnce`, which autograd calls after all uses."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, used: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shares: list[Any], place: int) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.used = used
+        ctx.shares, ctx.place = shares, place
         return functional.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (flow,), (x, weight) = gradients, ctx.saved_tensors
-        ctx.used.append((flow, x))
-        return flow @ weight, None, None, None
+        ctx.shares[ctx.place] = flow, x
+        return flow @ weight, None, None, None, None
 
 
 class _LearnAtOnce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor, used: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, shares: list[Any]) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        ctx.used = used
+        ctx.shares = shares
         return weight.view_as(weight), bias.view_as(bias)
 
     @staticmethod
     def backward(ctx: Any, *_: None) -> tuple[Tensor | None, ...]:
-        flows, inputs = (torch.cat(parts) for parts in zip(*ctx.used, strict=True))
-        ctx.used.clear()
+        shares = [share for share in ctx.shares if share is not None]
+        ctx.shares[:] = [None] * len(ctx.shares)
+        flows, inputs = (torch.cat(parts) for parts in zip(*shares, strict=True))
         return flows.T @ inputs, flows.sum(0), None
 
 
@@ -86,11 +95,9 @@ class _Recurrence(torch.autograd.Function):
         recurrent, before, cells, states = torch.empty_like(inputs), [], [c], []
         kept = (h * keep[0]).to(weight.dtype)
         for step, inputs_now in enumerate(inputs.unbind(0)):
-            # What is cleared before the next step; after the last one nothing is.
-            keep_next = keep[min(step + 1, len(keep) - 1)]
             before.append(kept)
             torch.mm(kept, weight.T, out=recurrent[step])
-            c, h, kept = advance(inputs_now, recurrent[step], c, keep[step], keep_next)
+            c, h, kept = advance(inputs_now, recurrent[step], c, keep[step], keep[step + 1])
             cells.append(c)
             states.append(h)
         ctx.save_for_backward(inputs, recurrent, torch.stack(before), torch.stack(cells), keep, weight)
@@ -98,20 +105,20 @@ class _Recurrence(torch.autograd.Function):
         return torch.stack(states), h, c
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         inputs, recurrent, before, cells, keep, weight = ctx.saved_tensors
         d_states, d_h, d_c = gradients
         retreat = _compile(_retreat) if ctx.compiled else _retreat
         flows: list[Tensor] = []
-        # Nothing is cleared after the last step.
-        d_kept, keep_next = d_h.to(weight.dtype), torch.ones_like(keep[0])
+        d_kept = d_h.to(weight.dtype)
         for step in reversed(range(len(inputs))):
-            flow, d_before = retreat(
+            flow, d_c = retreat(
                 *(inputs[step], recurrent[step], cells[step], cells[step + 1]),
-                *(keep[step], keep_next, d_states[step], d_kept, d_c),
+                *(keep[step], keep[step + 1], d_states[step], d_kept, d_c),
             )
             flows.append(flow)
-            d_kept, keep_next, d_c = flow @ weight, keep[step], d_before[:, : d_c.shape[1]]
+            d_kept = flow @ weight
         flows.reverse()
         flowed = torch.stack(flows)  # (T, N, 4 * D)
         d_weight = flowed.flatten(0, 1).T @ before.flatten(0, 1)
@@ -139,8 +146,7 @@ def _retreat(
 ) -> tuple[Tensor, Tensor]:
     """One step back: what flows to the gates before they opened, and to the c before the step.
 
-    The gates are opened again: that costs less than to keep them. The second result is the same four times side by
-    side, as wide as the first, so that one compiled kernel gives both.
+    The gates are opened again, which costs less than to keep them.
     """
     enter, forget, candidate, leave = (inputs.to(c.dtype) + recurrent).chunk(4, 1)
     enter, forget, candidate, leave = enter.sigmoid(), forget.sigmoid(), candidate.tanh(), leave.sigmoid()
@@ -152,7 +158,7 @@ def _retreat(
     d_candidate = d_cell * enter * (1 - candidate**2)
     d_leave = d_h * squashed * leave * (1 - leave)
     flow = torch.cat([d_enter, d_forget, d_candidate, d_leave], 1).to(recurrent.dtype)
-    return flow, (d_cell * forget * keep).repeat(1, 4)
+    return flow, d_cell * forget * keep
 
 
 _compile = cache(compile_part)

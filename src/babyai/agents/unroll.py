@@ -15,7 +15,7 @@ from torch.nn import functional
 from babyai.agents.captured import beside, compile_part, join
 from babyai.agents.language import AttentiveReader
 from babyai.agents.model import Model, Perceived, pass_gates
-from babyai.agents.recurrence import SharedProduct, remember_all
+from babyai.agents.recurrence import SharedProduct, remember_all, what_to_keep
 
 Statistics = Literal["chunk", "step"]
 
@@ -138,8 +138,7 @@ class Unroller:
         by_step = [
             [None] * len(first) if part is None else part.unflatten(0, first.shape).unbind(0) for part in perceived
         ]
-        # What is cleared before each step; after the last one nothing is.
-        keep = functional.pad(~first, (0, 0, 0, 1), value=True)[..., None]  # (T + 1, N, 1)
+        keep = what_to_keep(first)
         h, c = (memory * keep[0]).chunk(2, 1)
         states, parameters = [], self._waiting.parameters_by_step(len(first))
         for own, keep_next, *at_step in zip(parameters, keep[1:], *by_step, strict=True):

@@ -78,7 +78,7 @@ def tile_encoder(config: AgentConfig) -> tuple[nn.Module, int]:
     return RawTiles(), 3
 
 
-def convolve(filters: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor, weight: Tensor | None = None) -> Tensor:
+def conv_norm_relu(filters: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor, weight: Tensor | None = None) -> Tensor:
     """`norm(filters(x)).relu()`, with other weights for the filters if they are given.
 
     In training a norm takes away what a bias adds everywhere, so none is added; the running average must know of it.
@@ -121,6 +121,6 @@ class VisualEncoder(nn.Module):
         if isinstance(self.tiles, BagOfWords):
             tiles, weight = self.tiles.choose(image), self.tiles.fold(self.first.weight)
         else:
-            tiles, weight = self.tiles(image).to(self.first.weight.dtype), self.first.weight
-        x = self.pool(convolve(self.first, self.first_norm, tiles, weight))
-        return self.pool(convolve(self.second, self.second_norm, x))
+            tiles, weight = self.tiles(image).to(self.first.weight.dtype), None
+        x = self.pool(conv_norm_relu(self.first, self.first_norm, tiles, weight))
+        return self.pool(conv_norm_relu(self.second, self.second_norm, x))

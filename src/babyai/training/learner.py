@@ -17,7 +17,7 @@ MEASURES = ("loss", "cross_entropy", "entropy", "accuracy")
 
 
 def imitation_loss(logits: Tensor, actions: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
-    """The loss, and a one with all `MEASURES`; logits: (T, N, 7), actions: (T, N)."""
+    """The loss, and what to add to the totals: 1, and the `MEASURES`; logits: (T, N, 7), actions: (T, N)."""
     log_chances = logits.log_softmax(2)
     cross_entropy = functional.nll_loss(log_chances.flatten(0, 1), actions.flatten())
     entropy = -(log_chances.exp() * log_chances).sum(2).mean()

@@ -103,7 +103,10 @@ def ppo_loss(
     old_values: Tensor,
     advantages: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The loss, and a one with all `MEASURES` but the last; logits: (R, B, 7), all others: (R, B)."""
+    """The loss, and what to add to the totals: 1, and the `MEASURES` but for the last.
+
+    logits: (R, B, 7), all others: (R, B).
+    """
     clip, all_log_chances = settings.clip, logits.log_softmax(2)
     entropy = -(all_log_chances.exp() * all_log_chances).sum(2).mean()
 
