@@ -99,6 +99,7 @@ class Unroller:
             return unroll_plainly(model, steps, memory)
         perceived = self._perceive(model, steps)
         if len(steps.first) == 1 and not torch.is_grad_enabled():
+            # Who only acts has nothing to unroll.
             logits, values, memory = self._respond(perceived, memory * ~steps.first[0, :, None])
             return Unrolled(logits[None], values[None], memory)
         unroll = self._attend if isinstance(model.read, AttentiveReader) else self._recall
