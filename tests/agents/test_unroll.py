@@ -76,6 +76,19 @@ def test_whole_chunks_give_what_single_steps_give(architecture: str, settings: d
         torch.testing.assert_close(given_gradients[name], expected, atol=1e-6, rtol=1e-4, msg=name)
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")
+@pytest.mark.parametrize("size", ["small", "big"])
+def test_parts_can_be_compiled(size: str) -> None:
+    """Which needs a compiler, and time; here torch is told to leave it at that."""
+    torch.manual_seed(0)
+    model = Model(AgentConfig.of(size=size, memory_dim=24)).eval()
+    steps, memory = draw_steps(model.config), torch.randn(N, 48)
+    with torch.compiler.set_stance("force_eager"):
+        given = Unroller(model, compiled=True)(steps, memory)
+    for one, other in zip(given, Unroller(model)(steps, memory), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_batch_norm_averages_over_the_chunk_or_over_a_step() -> None:
     torch.manual_seed(0)
     model = Model(AgentConfig.of()).train()

@@ -142,6 +142,7 @@ def compile_part(part: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a model, compiled for each shape it meets, when it meets it."""
     # Nothing that a user could do anything about.
     warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)
-    # A process that trains many agents meets more shapes than torch expects.
-    torch._dynamo.config.recompile_limit = 256  # pyright: ignore[reportAttributeAccessIssue]
+    # A process that trains many agents meets more shapes than torch expects. Before 2.7 the limit had another name.
+    limits = torch._dynamo.config
+    setattr(limits, "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit", 256)
     return torch.compile(part, dynamic=False)
