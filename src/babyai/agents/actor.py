@@ -107,7 +107,7 @@ class Actor:
         self._working = Working(model, precision)
         self._packer, self._unroll = Packer(count, self.device), Unroller(self._working.model)
         changes, exact = (self.memory, self.last_actions), precision == "float32"
-        # Drawing and not drawing are recorded each by itself.
+        # A recording cannot choose whether to draw, so there is one of each kind.
         self._steps = {
             sample: Captured(partial(self._decide, sample), self.device, lambda: changes, exact=exact)
             for sample in (False, True)

@@ -32,7 +32,7 @@ def remember_all(inputs: Tensor, first: Tensor, memory: Tensor, weight: Tensor, 
 
 
 def what_to_keep(first: Tensor) -> Tensor:
-    """Zero where memory is cleared, before each step and after the last: (T, N) -> (T + 1, N, 1) bool."""
+    """Where memory is kept before each step and, everywhere, after the last: (T, N) -> (T + 1, N, 1) bool."""
     return functional.pad(~first, (0, 0, 0, 1), value=True)[..., None]
 
 
