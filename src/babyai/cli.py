@@ -90,6 +90,10 @@ def main() -> None:
         train = training.make_app(words[1:] if words[:1] == ["train"] else ())
         app.command(train, name="train", help="Train agents: from demonstrations, advice or reward.")
         app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld, compiled.")
+    except BrokenPipeError:
+        # Whoever reads along (`| head`) has seen enough. What is still to be written when Python ends goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (ValueError, OSError) as error:
         sys.exit(f"babyai: {error}")
 

@@ -13,9 +13,11 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import babyai
-from babyai.agents import Agent, AgentConfig, Model
+from babyai.agents import Agent, AgentConfig, Model, actor
+from babyai.agents.captured import Captured
 from babyai.agents.config import ARCHITECTURES
 from babyai.world.language import MissionError, tokenize
 from tests.agents.test_model import PARAMETERS
@@ -286,6 +288,33 @@ def test_draws_actions_when_asked_and_never_the_same_again() -> None:
     again = Agent.create(Thrower, seed=0)
     assert np.array_equal(again.act(obs, sample=True), draws[0])
     assert not np.array_equal(Agent.create(Thrower, seed=1).act(obs, sample=True), draws[0])
+
+
+class Recorded(Captured):
+    """Records as a GPU does, once for each set of shapes, with whatever the function chose then."""
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        key = tuple(tensor.shape for tensor in inputs)
+        if key not in self._recordings:
+            before = [(tensor, tensor.clone()) for tensor in self.changes()]
+            self._recordings[key] = make_fx(self.function)(*inputs)  # pyright: ignore[reportArgumentType]
+            for tensor, value in before:
+                tensor.copy_(value)
+        return self._recordings[key](*inputs)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")
+@pytest.mark.parametrize("first", [False, True])
+def test_who_has_drawn_can_still_take_the_likeliest(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    obs, expected = view(count=64), Agent.create("bow_endpool_res", seed=0)
+    monkeypatch.setattr(actor, "Captured", Recorded)
+    agent = Agent.create("bow_endpool_res", seed=0)
+    agent.act(obs, sample=first)
+    for sample in (True, False, True):
+        agent.reset()
+        expected.reset()
+        likeliest = expected.act(obs)
+        assert np.array_equal(agent.act(obs, sample=sample), likeliest) != sample
 
 
 # ---------------------------------------------------------------- bad input
