@@ -62,10 +62,10 @@ def measure(size: str) -> dict[str, Any]:
             learner.learn(chunk)
         torch.cuda.synchronize()
     events = profiled.key_averages()
-    return summarise({event.key: event.self_device_time_total / rounds for event in events})
+    return summarize({event.key: event.self_device_time_total / rounds for event in events})
 
 
-def summarise(microseconds: dict[str, float]) -> dict[str, float]:
+def summarize(microseconds: dict[str, float]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for kernel, time in microseconds.items():
         sums[purpose_of(kernel)] = sums.get(purpose_of(kernel), 0.0) + time / 1000

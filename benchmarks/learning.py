@@ -155,7 +155,7 @@ def describe_rows(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 
 def test_agents(folder: Path, session: Any, kind: str, level: str) -> dict[str, Any]:
-    """Test figures of the last weights and of the best, of what PPO learnt also with actions drawn as in training."""
+    """Test figures of the last weights and of the best, of what PPO learned also with actions drawn as in training."""
     models = {"last": session.model}
     if (folder / "checkpoints" / "best").exists():
         models["best"] = place_model(load_model(folder)[0], session.device)

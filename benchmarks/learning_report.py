@@ -1,4 +1,4 @@
-"""Puts what was learnt beside what the paper reports, from results/learning/*.json.gz into docs/results.md.
+"""Puts what was learned beside what the paper reports, from results/learning/*.json.gz into docs/results.md.
 
 python -m benchmarks.learning_report
 """
@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from babyai.evaluation.statistics import Summary, best_rolling_mean, summarise, welch_test, welch_test_of_summaries
+from babyai.evaluation.statistics import Summary, best_rolling_mean, summarize, welch_test, welch_test_of_summaries
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "results" / "learning", ROOT / "docs" / "results.md"
@@ -86,21 +86,21 @@ def imitation_table(cells: dict[str, dict[str, Any]]) -> list[str]:
 
 def ppo_table(cells: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| level | paper, 10 runs | ours, centred window | ours, last 1 000 episodes | at most 1.5 × | Welch's test "
+        "| level | paper, 10 runs | ours, centered window | ours, last 1 000 episodes | at most 1.5 × | Welch's test "
         "| test missions won, %: likeliest action | drawn |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for level, (mean, std) in PPO.items():
         runs = [cell for seed in (1, 2, 3) if (cell := cells.get(f"ppo-{level}-{seed}"))]
-        centred = [run["sample_efficiency"]["centred"] for run in runs]
+        centered = [run["sample_efficiency"]["centred"] for run in runs]
         trailing = [run["sample_efficiency"]["trailing"] for run in runs]
         shown = [
             ", ".join(f"{each / 1000:.1f}" if each else "not reached" for each in figures) or "not measured"
-            for figures in (centred, trailing)
+            for figures in (centered, trailing)
         ]
         verdict = p = ""
-        if centred and all(centred):
-            ours = summarise([each / 1000 for each in centred])
+        if centered and all(centered):
+            ours = summarize([each / 1000 for each in centered])
             verdict = "yes" if ours.mean <= 1.5 * mean else "no"
             p = f"p = {welch_test_of_summaries(ours, Summary(mean, std, PAPER_RUNS)).p:.2f}"
         elif runs:
@@ -184,7 +184,7 @@ def dagger_table(cells: dict[str, dict[str, Any]]) -> list[str]:
         return ["GoToObjMaze: the runs of imitation have not ended; nothing can be said yet."]
     millions = [run["rows"][-1]["frames"] / 1e6 for group in runs.values() for run in group]
     lines = [
-        f"GoToObjMaze, {min(millions):.1f} to {max(millions):.1f} million labelled frames, three seeds, test missions "
+        f"GoToObjMaze, {min(millions):.1f} to {max(millions):.1f} million labeled frames, three seeds, test missions "
         "won, %:",
         "",
         "| while learning, DAgger's agent does | weights | DAgger | imitation | difference (95 % interval) |",
@@ -221,7 +221,7 @@ def remarks(cells: dict[str, dict[str, Any]], runs: list[dict[str, Any]]) -> lis
         )
     )
     return [
-        "* The authors' centred figure cannot come before half a window is over: 50 rows are 500 updates, 1.28",
+        "* The authors' centered figure cannot come before half a window is over: 50 rows are 500 updates, 1.28",
         "  million frames. The paper's 177 ± 2 on GoToRedBall says as much about the window as about the agent; by",
         f"  the last 1 000 episodes it took {thousands(min(trailing))} to {thousands(max(trailing))} thousand.",
         "* PPO's test figures are of the last weights, with batch norm's running averages. Where the policy is still",

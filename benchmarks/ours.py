@@ -48,7 +48,7 @@ def open_engine(level: str, num_worlds: int) -> Contestant:
     def play() -> int:
         for _ in range(STEPS_PER_PLAY):
             engine.step(next(actions))
-            engine.reset_over()
+            engine.reset_done()
         return STEPS_PER_PLAY * num_worlds
 
     for _ in range(int(engine.worlds.max_steps.max()) // 2 // STEPS_PER_PLAY + 1):
@@ -116,5 +116,5 @@ def bytes_per_world(num_worlds: int) -> tuple[int, int]:
     """The bytes of one world's record, and of what the engine shows of one world."""
     engine = babyai.Engine("GoToLocal", num_worlds)
     shown = (engine.images, engine.directions, engine.missions)
-    told = (engine.rewards, engine.terminated, engine.truncated, engine.over)
+    told = (engine.rewards, engine.terminated, engine.truncated, engine.done)
     return engine.worlds.nbytes // num_worlds, sum(array.nbytes for array in shown + told) // num_worlds

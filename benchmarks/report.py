@@ -59,7 +59,7 @@ def choose_best(rounds: Rounds, peer: str) -> Rounds:
     return [{**rates, peer: rates[best]} for rates in rounds]
 
 
-def summarise_level(rounds: Rounds) -> dict[str, Any]:
+def summarize_level(rounds: Rounds) -> dict[str, Any]:
     """Median rates and median ratios of one level, with all rounds' ratios beside them."""
     names = dict.fromkeys(name for rates in rounds for name in rates)
     summary: dict[str, Any] = {

@@ -37,7 +37,7 @@ import babyai
 engine = babyai.Engine("GoToLocal", 1024)
 engine.reset(0)
 engine.step([0] * 1024)
-engine.reset_over()
+engine.reset_done()
 """
 
 

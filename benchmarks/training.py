@@ -84,7 +84,7 @@ def step_worlds(ppo: PPO) -> None:
     engine = ppo.collector.engine
     for _ in range(ppo.settings.steps):
         engine.step(ppo.generator.integers(0, 7, ppo.settings.worlds))
-        engine.reset_over()
+        engine.reset_done()
 
 
 def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def measure_imitation(device: torch.device, updates: int, size: str, level: str,
 
 
 def measure_evaluation(device: torch.device) -> dict[str, Any]:
-    """512 BossLevel missions by a big agent that has learnt nothing, so that most of them take all their steps."""
+    """512 BossLevel missions by a big agent that has learned nothing, so that most of them take all their steps."""
     player = AgentPlayer(make_model("big", device))
     results = [evaluate(player, "BossLevel", missions=512) for _ in range(2)]
     return {"seconds": [result.seconds for result in results], "steps": float(results[1].lengths.sum())}

@@ -44,7 +44,7 @@ class Settings:
     """Measures PPO on this processor, and appends the result to benchmarks/history.jsonl."""
 
     level: str = "GoToLocal"
-    """What is learnt."""
+    """What is learned."""
     rounds: int = 3
     """Rounds that count; one goes before to warm up."""
     updates: int = 1
@@ -88,7 +88,7 @@ def open_ours(settings: Settings, precision: Literal["float32", "bf16"]) -> Cont
     ppo = PPO(model, engine, settings.ppo, precision=precision)
     contestant = Contestant(ppo.update)
     engine.step = contestant.watch("worlds", engine.step)
-    engine.reset_over = contestant.watch("worlds", engine.reset_over)
+    engine.reset_done = contestant.watch("worlds", engine.reset_done)
     collecting = ppo.collector.collecting
     play = contestant.watch("playing", lambda: finish(collecting()))
 
@@ -139,10 +139,10 @@ def measure(settings: Settings) -> dict[str, Any]:
         ]
     finally:
         torch.set_num_threads(threads)
-    return summarise(rounds[1:])
+    return summarize(rounds[1:])
 
 
-def summarise(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+def summarize(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
     """The round with the least CPU time of each, the best wall time of any, and both over the peer's."""
     best = {}
     for name in rounds[0]:

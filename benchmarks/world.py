@@ -19,7 +19,7 @@ from benchmarks.report import (
     describe,
     level_table,
     show,
-    summarise_level,
+    summarize_level,
     verdict_table,
     write_between,
 )
@@ -94,7 +94,7 @@ def measure_level(level: str, settings: Settings, advance: Callable[[], None] = 
         advance()
     for contestant in contestants.values():
         contestant.close()
-    return summarise_level(choose_best(measured, "envpool"))
+    return summarize_level(choose_best(measured, "envpool"))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ running this would change nothing.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from babyai.levels.catalogue import JOINS, LEVELS, PAPER_LEVELS, VERBS, Level
+from babyai.levels.catalog import JOINS, LEVELS, PAPER_LEVELS, VERBS, Level
 from babyai.world.codes import BLUE, RED, VOCABULARY
 from babyai.world.state import WORLD
 
@@ -24,11 +24,11 @@ ASKS = {
     "go_to_object_or_door": "go to one of the 8 objects and 4 doors of the agent's room",
     "open_maze": "open a door of the maze",
     "open_red_door": "open the red door",
-    "open_one_door": "open one of four doors, named by its colour or by where it is",
+    "open_one_door": "open one of four doors, named by its color or by where it is",
     "open_two_doors": "open the door on one side of the room, then the one on the other",
     "open_doors_in_order": "open one of {n} doors, or two of them in order",
     "pick_up_maze": "pick up one of {n} objects in the maze",
-    "pick_up_distinct": "pick up one of five objects, named by its kind, its colour, or both",
+    "pick_up_distinct": "pick up one of five objects, named by its kind, its color, or both",
     "pick_up_above": "pick up the object in the room above",
     "one_room": "pick up the ball",
     "find_object": "pick up the object that lies in one of the nine rooms",
@@ -68,7 +68,7 @@ STRICT = {
 }
 ASKS_BY_VARIANT = {
     ("go_to_maze", 1): "go to one of {n} objects in the maze, all doors open",
-    ("open_one_door", 1): "open one of four doors, named by its colour",
+    ("open_one_door", 1): "open one of four doors, named by its color",
     ("open_one_door", 2): "open one of four doors, named by where it is",
 }
 
@@ -86,7 +86,7 @@ def what_it_asks(level: Level) -> str:
     )
     if level.recipe in ("unlock_local", "unlock_pickup") and level.objects:
         text += f", among {level.objects} other objects"
-    if level.colours == (RED, BLUE):
+    if level.colors == (RED, BLUE):
         text = "open the red door, then the blue one"
     if level.strict:
         text += STRICT[at[0]]
@@ -108,7 +108,7 @@ def _what_random_missions_ask(level: Level) -> str:
 
 
 def levels_table() -> str:
-    """Every level of the catalogue; the paper's in bold."""
+    """Every level of the catalog; the paper's in bold."""
     rows = []
     for level in LEVELS.values():
         per_trip = level.room_size**2 * level.rows * level.columns
@@ -167,7 +167,7 @@ FIELDS = {
     "definite": "one bit a descriptor: *the* rather than *a*",
     "verbs": "of each clause: 0 none, 1 go to, 2 pick up, 3 open, 4 put next",
     "nouns": "of each descriptor: its kind, 0 for *object*",
-    "colours": "of each descriptor: its colour, 6 for any",
+    "colors": "of each descriptor: its color, 6 for any",
     "places": "of each descriptor: 0 anywhere, 1 left, 2 right, 3 front, 4 behind",
     "tracks": "one bit a descriptor where it knows one of its objects to be",
     "cells": "the grid with its margin of wall",

@@ -1,4 +1,4 @@
-"""What every level does, as one digest each: the evidence by which a change of behaviour is noticed.
+"""What every level does, as one digest each: the evidence by which a change of behavior is noticed.
 
 `python -m tests.level_digests` brings `golden/level_digests.json` up to date. It refuses where a level behaves
 otherwise than before under the same `Level.version`: demos, checkpoints and results name that version, so raise it
@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 
 from babyai import LEVELS, Engine
-from babyai.levels.catalogue import Rules, find_level
+from babyai.levels.catalog import Rules, find_level
 from babyai.world.codes import TRIPLES
 from babyai.world.language import words_of
 from babyai.world.state import position_of
@@ -25,11 +25,11 @@ FILE = Path(__file__).parent / "golden" / "level_digests.json"
 RULES = get_args(Rules)
 SEEDS, STEPS = 20, 100
 ACTION_CHANCES = (0.12, 0.12, 0.4, 0.12, 0.1, 0.12, 0.02)
-ADVICE = "raise `version` in its line of the catalogue, then run `python -m tests.level_digests`"
+ADVICE = "raise `version` in its line of the catalog, then run `python -m tests.level_digests`"
 
 
 @dataclass(frozen=True)
-class Behaviour:
+class Behavior:
     """What a level did, under one rule set."""
 
     version: int
@@ -49,7 +49,7 @@ def _state(engine: Engine, index: int) -> str:
     )
 
 
-def behaviour_of(name: str, rules: Rules) -> Behaviour:
+def behavior_of(name: str, rules: Rules) -> Behavior:
     """Plays random actions in some worlds of a level, episode after episode, and hashes all there is to see."""
     engine = Engine(name, SEEDS, rules=rules)
     engine.reset(0)
@@ -62,22 +62,22 @@ def behaviour_of(name: str, rules: Rules) -> Behaviour:
         for array in (engine.images, engine.directions, engine.rewards, engine.terminated, engine.truncated):
             digest.update(array.tobytes())
         # Begun one by one, the next episodes are hashed in a way that batches cannot change.
-        for i in np.flatnonzero(engine.reset_over()):
+        for i in np.flatnonzero(engine.reset_done()):
             digest.update(_state(engine, i).encode() + engine.images[i].tobytes())
     digest.update("".join(_state(engine, i) for i in range(SEEDS)).encode())
-    return Behaviour(find_level(name, rules).version, digest.hexdigest()[:16])
+    return Behavior(find_level(name, rules).version, digest.hexdigest()[:16])
 
 
-def read_digests() -> dict[str, dict[str, Behaviour]]:
-    """The committed behaviours, by level and rule set."""
+def read_digests() -> dict[str, dict[str, Behavior]]:
+    """The committed behaviors, by level and rule set."""
     if not FILE.exists():
         return {}
     stored = json.loads(FILE.read_text())
-    return {name: {rules: Behaviour(**each) for rules, each in both.items()} for name, both in stored.items()}
+    return {name: {rules: Behavior(**each) for rules, each in both.items()} for name, both in stored.items()}
 
 
-def complaint(name: str, rules: str, now: Behaviour, before: Behaviour | None) -> str | None:
-    """Why this behaviour is not the committed one, and what to do about it; None if all is well."""
+def complaint(name: str, rules: str, now: Behavior, before: Behavior | None) -> str | None:
+    """Why this behavior is not the committed one, and what to do about it; None if all is well."""
     if before is None:
         return f"{name} ({rules} rules) is new; run `python -m tests.level_digests`"
     if now.digest != before.digest and now.version == before.version:
@@ -91,7 +91,7 @@ def complaint(name: str, rules: str, now: Behaviour, before: Behaviour | None) -
 def main(arguments: list[str]) -> int:
     """Writes the file, unless a level changed under its old version."""
     before = read_digests()
-    now = {name: {rules: behaviour_of(name, rules) for rules in RULES} for name in sorted(LEVELS)}
+    now = {name: {rules: behavior_of(name, rules) for rules in RULES} for name in sorted(LEVELS)}
     pairs = [(name, rules, now[name][rules], before.get(name, {}).get(rules)) for name in now for rules in RULES]
     changed = [
         pair for pair in pairs if pair[3] and pair[3].digest != pair[2].digest and pair[3].version == pair[2].version

@@ -8,7 +8,7 @@ from babyai.levels.layout import grid_cells
 from babyai.world.codes import (
     BALL,
     BOX,
-    COLOURS,
+    COLORS,
     DOOR,
     EMPTY,
     KEY,
@@ -40,12 +40,12 @@ def things_of(world: np.record) -> dict[Position, str]:
     found = {}
     for y, row in enumerate(grid_cells(world).tolist()):
         for x, cell in enumerate(row):
-            kind, colour = cell & KIND_MASK, COLOURS[cell >> 4 & 7] if cell >> 4 & 7 < len(COLOURS) else ""
+            kind, color = cell & KIND_MASK, COLORS[cell >> 4 & 7] if cell >> 4 & 7 < len(COLORS) else ""
             if kind in (KEY, BALL, BOX):
-                found[x, y] = f"{colour} {NOUNS[kind]}"
+                found[x, y] = f"{color} {NOUNS[kind]}"
             elif kind in (DOOR, LOCKED_DOOR):
                 state = "locked" if kind == LOCKED_DOOR else "closed" if cell & OPAQUE else "open"
-                found[x, y] = f"{state} {colour} door"
+                found[x, y] = f"{state} {color} door"
     return found
 
 

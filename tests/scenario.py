@@ -27,7 +27,7 @@ def play(engine: Engine, letters: str | list[Action]) -> str:
     for action in actions_of(letters) if isinstance(letters, str) else letters:
         engine.step([action])
         verdicts += (WON if engine.rewards[0] > 0 else LOST) if engine.terminated[0] else GOES_ON
-        if engine.over[0]:
+        if engine.done[0]:
             break
     return verdicts
 

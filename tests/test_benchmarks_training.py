@@ -98,8 +98,8 @@ def test_best_round_of_each_counts() -> None:
 
     rates = {"eager": (10, 8), "float32": (11, 12), "bf16": (5, 14)}
     rounds = [{name: turn(pair[k]) for name, pair in rates.items()} for k in range(2)]
-    results = training_cpu.summarise(rounds)
+    results = training_cpu.summarize(rounds)
     assert {name: best["ratio"] for name, best in results["best"].items()} == {"eager": 1, "float32": 1.2, "bf16": 1.4}
     assert not training_cpu.is_fast(results) and "1.20 misses" in training_cpu.verdict(results)
     rounds[0]["float32"] = turn(13)
-    assert training_cpu.is_fast(training_cpu.summarise(rounds))
+    assert training_cpu.is_fast(training_cpu.summarize(rounds))

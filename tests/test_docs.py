@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from babyai import cli
-from babyai.levels.catalogue import LEVELS
+from babyai.levels.catalog import LEVELS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

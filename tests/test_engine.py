@@ -8,13 +8,13 @@ import pytest
 from babyai import LEVELS, Engine
 from babyai.engine import MIN_SHARD
 from babyai.world.codes import MAX_WORDS, Action
-from babyai.world.state import UNBORN, WORLD
+from babyai.world.state import NOT_RESET, WORLD
 from tests.reference import differing_fields
 from tests.scale import COMPILER_OFF, scaled
 
 MIX = (0.15, 0.15, 0.4, 0.1, 0.08, 0.1, 0.02)
 LEVEL_MIX = ["GoToLocal", "Unlock", "BossLevel", "PutNextS5N2Carrying", "OpenDoorsOrderN4Debug"]
-OUTPUTS = ("images", "directions", "missions", "rewards", "terminated", "truncated", "over")
+OUTPUTS = ("images", "directions", "missions", "rewards", "terminated", "truncated", "done")
 ROOM = """
     ##########
     ##>>..ro##
@@ -41,7 +41,7 @@ def play_on(engine: Engine, steps: int, seed: int = 0, after_step: Callable[[], 
     for _ in range(steps):
         engine.step(rng.choice(7, size=engine.num_worlds, p=MIX))
         after_step()
-        engine.reset_over()
+        engine.reset_done()
 
 
 # ---------------------------------------------------------------- what is promised of every engine
@@ -55,7 +55,7 @@ def test_a_world_is_small() -> None:
 def test_what_an_engine_shows(view_size: int) -> None:
     engine = Engine("GoToLocal", 6, view_size=view_size)
     shown = {name: getattr(engine, name) for name in OUTPUTS}
-    assert engine.over.all() and (engine.worlds.status == UNBORN).all()
+    assert engine.done.all() and (engine.worlds.status == NOT_RESET).all()
     engine.reset(0)
     engine.step([Action.forward] * 6)
     assert {name: (array.dtype, array.shape) for name, array in shown.items()} == {
@@ -65,7 +65,7 @@ def test_what_an_engine_shows(view_size: int) -> None:
         "rewards": (np.float64, (6,)),
         "terminated": (bool, (6,)),
         "truncated": (bool, (6,)),
-        "over": (bool, (6,)),
+        "done": (bool, (6,)),
     }
     # The arrays stay the same ones for ever: whoever holds them sees every step.
     assert all(getattr(engine, name) is array for name, array in shown.items())
@@ -88,13 +88,13 @@ def test_resting_worlds_stay_as_they_are() -> None:
     rng = np.random.default_rng(0)
     ended: dict[int, tuple] = {}
     for _ in range(16):
-        engine.step(rng.integers(0, 7, size=16), rest=True)
+        engine.step(rng.integers(0, 7, size=16), skip_done=True)
         for i, (image, snapshot) in ended.items():
             np.testing.assert_array_equal(engine.images[i], image)
             assert engine.snapshot(i) == snapshot
-            assert engine.over[i] and engine.rewards[i] == 0
+            assert engine.done[i] and engine.rewards[i] == 0
             assert not engine.terminated[i] and not engine.truncated[i]
-        for i in np.flatnonzero(engine.over):
+        for i in np.flatnonzero(engine.done):
             ended.setdefault(int(i), (engine.images[i].copy(), engine.snapshot(i)))
     assert len(ended) == 16
 
@@ -105,10 +105,10 @@ def test_reset_over_begins_only_what_is_over() -> None:
     rng = np.random.default_rng(0)
     for _ in range(12):
         engine.step(rng.integers(0, 7, size=32))
-        over, before = engine.over.copy(), engine.worlds.copy()
-        begun = engine.reset_over()
+        over, before = engine.done.copy(), engine.worlds.copy()
+        begun = engine.reset_done()
         np.testing.assert_array_equal(begun, over)
-        assert begun is not engine.over and not engine.over.any()
+        assert begun is not engine.done and not engine.done.any()
         assert not differing_fields(engine.worlds[~over], before[~over])
         assert (engine.worlds.step_count[over] == 0).all()
 
@@ -118,17 +118,17 @@ SHOWING: dict[str, Callable[[Engine], None]] = {
     "lay_out": lambda engine: engine.lay_out(1, ROOM, "go to the red ball"),
     "restore": lambda engine: engine.restore(1, engine.snapshot(1)),
     "reset": lambda engine: engine.reset(5, np.array([False, True, False])),
-    "step": lambda engine: engine.step([Action.left] * 3, rest=True),
+    "step": lambda engine: engine.step([Action.left] * 3, skip_done=True),
 }
 
 
 @pytest.mark.parametrize("view_size", [7, 5])
 @pytest.mark.parametrize("how", SHOWING)
-def test_showing_one_world_leaves_its_neighbours_alone(how: str, view_size: int) -> None:
+def test_showing_one_world_leaves_its_neighbors_alone(how: str, view_size: int) -> None:
     engine = Engine("GoToLocal", 3, view_size=view_size)
     engine.reset(0)
     if how == "step":
-        engine.over[[0, 2]] = True
+        engine.done[[0, 2]] = True
     engine.images[:] = engine.missions[:] = engine.directions[:] = 77
     SHOWING[how](engine)
     assert not (engine.images[1] == 77).any() and (engine.images[[0, 2]] == 77).all()
@@ -155,8 +155,8 @@ def test_a_batch_is_its_worlds_alone() -> None:
         batch.step(actions)
         for i, single in enumerate(singles):
             single.step(actions[i : i + 1])
-            single.reset_over()
-        batch.reset_over()
+            single.reset_done()
+        batch.reset_done()
 
 
 def test_an_assignment_says_who_plays_what() -> None:
@@ -227,7 +227,7 @@ def test_a_stream_goes_on_where_it_was() -> None:
     # Playing draws nothing, so that the next episode does not depend on how the last one went.
     for _ in range(3):
         for _ in range(5):
-            played.step([Action.left] * 8, rest=True)
+            played.step([Action.left] * 8, skip_done=True)
         played.reset()
         skipped.reset()
         assert not differing_fields(played.worlds, skipped.worlds)
@@ -246,7 +246,7 @@ def test_next_seed_gives_every_episode_a_name(name: str) -> None:
     rng, named = np.random.default_rng(0), Engine(name)
     for _ in range(scaled(200, least=60)):
         engine.step(rng.choice(7, size=count, p=MIX))
-        begun = engine.reset_over()
+        begun = engine.reset_done()
         episode += begun
         assert (engine.worlds.seed == first + np.arange(count) + episode * count).all()
         for i in np.flatnonzero(begun):
@@ -270,14 +270,14 @@ def test_without_a_seed_worlds_are_always_new(episodes: str) -> None:
 
 def test_a_drawn_world_can_be_left_for_the_level() -> None:
     # Nothing has seeded the generator of a world that was laid out before its first reset.
-    for leave in (Engine.reset, Engine.reset_over):
+    for leave in (Engine.reset, Engine.reset_done):
         engine = Engine("GoToObj")
         engine.lay_out(0, ROOM, "pick up the red ball")
         engine.step([Action.forward])
         engine.step([Action.pickup])
         assert engine.rewards[0] > 0
         leave(engine)
-        assert engine.worlds[0].width == 8 and not engine.over[0]
+        assert engine.worlds[0].width == 8 and not engine.done[0]
 
 
 @pytest.mark.compiled

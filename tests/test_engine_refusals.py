@@ -8,7 +8,7 @@ import pytest
 
 from babyai import Engine
 from babyai.engine import MIN_SHARD
-from babyai.levels.catalogue import UnknownLevelError
+from babyai.levels.catalog import UnknownLevelError
 from babyai.world.language import MissionError
 from tests.reference import differing_fields
 from tests.test_engine import OUTPUTS, ROOM, outputs

@@ -21,7 +21,7 @@ def test_a_snapshot_is_the_whole_world() -> None:
     engine.reset(0)
     play_on(engine, 20)
     snapshots = [engine.snapshot(i) for i in range(engine.num_worlds)]
-    shown = {name: getattr(engine, name).copy() for name in ("images", "directions", "missions", "over")}
+    shown = {name: getattr(engine, name).copy() for name in ("images", "directions", "missions", "done")}
     histories = []
     for target in (engine, engine, Engine(LEVEL_MIX, len(LEVEL_MIX))):
         for i, snapshot in enumerate(snapshots):
@@ -52,7 +52,7 @@ def test_an_ended_episode_stays_ended_in_its_snapshot() -> None:
     ended = engine.snapshot(0)
     engine.reset(0)
     engine.restore(0, ended)
-    assert engine.over[0]
+    assert engine.done[0]
     with pytest.raises(RuntimeError, match="is over"):
         engine.step([Action.left])
 
@@ -130,7 +130,7 @@ OWN = Level("GreenBall", green_ball, rows=1, columns=1, room_size=6)
 
 @pytest.fixture(scope="module")
 def mixed() -> Engine:
-    """Worlds of a level of one's own between worlds of the catalogue; compiled once for all tests."""
+    """Worlds of a level of one's own between worlds of the catalog; compiled once for all tests."""
     return Engine([OWN, "GoToLocal"], 6)
 
 

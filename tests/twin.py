@@ -73,7 +73,7 @@ class Twin:
     steps: int = 0
     episodes: int = 0
     wins: int = 0
-    over: bool = True
+    done: bool = True
     history: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Twin:
         assert info == {}
         self._compare(observation)
         self.compare_deeply()
-        self.over = False
+        self.done = False
         self.episodes += 1
 
     def step(self, action: int) -> None:
@@ -111,10 +111,10 @@ class Twin:
         self._require("terminated", terminated, bool(self.engine.terminated[0]))
         self._require("truncated", truncated, bool(self.engine.truncated[0]))
         self._compare(observation)
-        self.over = terminated or truncated
+        self.done = terminated or truncated
         self.steps += 1
         self.wins += reward > 0
-        if self.over:
+        if self.done:
             self.compare_deeply()
 
     def _compare(self, observation: dict[str, Any]) -> None:
@@ -234,7 +234,7 @@ def play(twin: Twin, player: Player, most_steps: int) -> None:
     """Plays the episode that was just begun until it ends or `most_steps` are made."""
     player.begin(twin)
     for _ in range(most_steps):
-        if twin.over:
+        if twin.done:
             break
         twin.step(player.act(twin))
     twin.compare_deeply()

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from babyai.engine import Engine as Engine
     from babyai.expert.expert import Expert as Expert
     from babyai.expert.expert import ExpertBatch as ExpertBatch
-    from babyai.levels.catalogue import LEVELS as LEVELS
-    from babyai.levels.catalogue import PAPER_LEVELS as PAPER_LEVELS
-    from babyai.levels.catalogue import Level as Level
-    from babyai.levels.catalogue import find_level as find_level
+    from babyai.levels.catalog import LEVELS as LEVELS
+    from babyai.levels.catalog import PAPER_LEVELS as PAPER_LEVELS
+    from babyai.levels.catalog import Level as Level
+    from babyai.levels.catalog import find_level as find_level
     from babyai.world.codes import VOCABULARY as VOCABULARY
     from babyai.world.codes import Action as Action
     from babyai.world.language import Mission as Mission
@@ -33,10 +33,10 @@ _HOMES = {
     "Engine": "babyai.engine",
     "Expert": "babyai.expert.expert",
     "ExpertBatch": "babyai.expert.expert",
-    "LEVELS": "babyai.levels.catalogue",
-    "PAPER_LEVELS": "babyai.levels.catalogue",
-    "Level": "babyai.levels.catalogue",
-    "find_level": "babyai.levels.catalogue",
+    "LEVELS": "babyai.levels.catalog",
+    "PAPER_LEVELS": "babyai.levels.catalog",
+    "Level": "babyai.levels.catalog",
+    "find_level": "babyai.levels.catalog",
     "register_level": "babyai.envs.registration",
     "VOCABULARY": "babyai.world.codes",
     "Action": "babyai.world.codes",

@@ -75,11 +75,11 @@ def njit(function: Callable[..., Any]) -> Any:
     if COMPILED:
         specialise = helper.get_call_template
 
-        def generalise(arguments: Any, keywords: dict[str, Any]) -> Any:
+        def generalize(arguments: Any, keywords: dict[str, Any]) -> Any:
             keywords = {name: types.unliteral(argument) for name, argument in keywords.items()}
             return specialise([types.unliteral(argument) for argument in arguments], keywords)
 
-        helper.get_call_template = generalise
+        helper.get_call_template = generalize
     return helper
 
 

@@ -20,7 +20,7 @@ def levels(*, paper: bool = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from babyai.levels.catalogue import LEVELS, PAPER_LEVELS
+    from babyai.levels.catalog import LEVELS, PAPER_LEVELS
 
     table = Table("level", "rooms", "cells", "steps", "recipe", box=None, header_style="bold")
     for level in LEVELS.values():
@@ -59,7 +59,7 @@ def show(
     if mission is not None:
         engine.instruct(0, mission)
     world = engine.worlds[0]
-    print(draw_text(world, colour=sys.stdout.isatty()))
+    print(draw_text(world, color=sys.stdout.isatty()))
     print(f"\nmission: {words_of(engine.missions[0])}\nsteps:   at most {world.max_steps}\n")
     print("\n".join(describe_view(engine.images[0])))
     if png is not None:

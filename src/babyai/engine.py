@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 
 from babyai import _jit, engine_kernels
-from babyai.levels.catalogue import Level, Rules, find_level
+from babyai.levels.catalog import Level, Rules, find_level
 from babyai.levels.draft import DRAFT, LEVEL, make_draft
 from babyai.levels.layout import parse_layout, place_layout
 from babyai.world.codes import MAX_WORDS, Action
 from babyai.world.language import Clause, Mission, parse_mission
-from babyai.world.state import DONE_ACTIONS, MAX_CLAUSES, MAX_DESCRIPTORS, OVER, RUNNING, UNBORN, WORLD, make_worlds
+from babyai.world.state import DONE_ACTIONS, ENDED, MAX_CLAUSES, MAX_DESCRIPTORS, NOT_RESET, RUNNING, WORLD, make_worlds
 from babyai.world.view import VIEW_SIZE
 
 Episodes = Literal["stream", "next_seed"]
@@ -58,7 +58,7 @@ class Engine:
         missions: (N, 72) uint8, token ids padded with 0.
         rewards: (N,) float64.
         terminated, truncated: (N,) bool, of the last step.
-        over: (N,) bool, where no episode is under way.
+        done: (N,) bool, where no episode is in progress.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Engine:
         self.rewards = np.zeros(num_worlds, dtype=np.float64)
         self.terminated = np.zeros(num_worlds, dtype=bool)
         self.truncated = np.zeros(num_worlds, dtype=bool)
-        self.over = np.ones(num_worlds, dtype=bool)
+        self.done = np.ones(num_worlds, dtype=bool)
         self._unseeded: np.ndarray | None = np.ones(num_worlds, dtype=bool)
         self.shards = self._split(threads)
         self._pool = ThreadPoolExecutor(len(self.shards) - 1) if len(self.shards) > 1 else None
@@ -122,32 +122,32 @@ class Engine:
         mask = np.ones(self.num_worlds, dtype=bool) if chosen is None else self._check_mask(chosen)
         self._reset(mask, self._check_seeds(seeds, mask))
 
-    def step(self, actions: Sequence[int] | np.ndarray, *, rest: bool = False) -> None:
-        """Plays one action in each world, and fills images, directions, rewards, terminated, truncated and over.
+    def step(self, actions: Sequence[int] | np.ndarray, *, skip_done: bool = False) -> None:
+        """Plays one action in each world, and fills images, directions, rewards, terminated, truncated and done.
 
         Args:
             actions: (N,) integers 0..6; see `babyai.Action`.
-            rest: Worlds whose episode is over stay as they are; without it they are an error.
+            skip_done: Leave worlds whose episode has ended as they are. Without it, stepping one is an error.
         """
         chosen = self._check_actions(actions)
         if self._pool is not None:
             # One shard must not step while another refuses to.
-            misfit = engine_kernels.find_misfit(chosen, self.over, rest, 0, self.num_worlds)
+            misfit = engine_kernels.find_misfit(chosen, self.done, skip_done, 0, self.num_worlds)
             if misfit != engine_kernels.FINE:
                 self._explain_misfit(misfit, chosen)
         answers = self.run_shards(
             engine_kernels.step_batch,
             lambda number, first, last: (
-                *(self.kernel_worlds, chosen, self.over, rest, self.view_size, self._view_buffer, self.directions),
+                *(self.kernel_worlds, chosen, self.done, skip_done, self.view_size, self._view_buffer, self.directions),
                 *(self.rewards, self.terminated, self.truncated, first, last),
             ),
         )
         if faults := _faults(answers):
             self._explain_misfit(min(faults), chosen)
 
-    def reset_over(self) -> np.ndarray:
+    def reset_done(self) -> np.ndarray:
         """Begins the next episode wherever one is over; returns which worlds (a copy)."""
-        ended = self.over.copy()
+        ended = self.done.copy()
         if ended.any():
             self._reset(ended, self._following_seeds(ended))
         return ended
@@ -171,7 +171,7 @@ class Engine:
         if faults:
             self.worlds[index] = before
             raise ValueError(f"{str(sentence)!r} does not fit this world: {_explain_faults(faults, sentence)}")
-        self.over[index] = False
+        self.done[index] = False
         self.observe(index)
 
     def lay_out(self, index: int, drawing: str, mission: str | Mission) -> None:
@@ -205,10 +205,10 @@ class Engine:
         if not isinstance(snapshot, bytes) or len(snapshot) != WORLD.itemsize:
             raise ValueError("not a snapshot of a world, or one of another version of babyai")
         world = np.frombuffer(snapshot, dtype=WORLD)[0]
-        if not 0 <= world["level"] < len(self.levels) or world["status"] not in (RUNNING, OVER):
+        if not 0 <= world["level"] < len(self.levels) or world["status"] not in (RUNNING, ENDED):
             raise ValueError("this snapshot is of a world that this engine does not have")
         self.worlds[index] = world
-        self.over[index] = world["status"] == OVER
+        self.done[index] = world["status"] == ENDED
         if world["rng_inc_low"]:
             self._note_seeded(np.arange(self.num_worlds) == index)
         self.observe(index)
@@ -237,14 +237,14 @@ class Engine:
                 ),
             )
             if faults := _faults(answers):
-                self.over[mask] = self.worlds.status[mask] != RUNNING
+                self.done[mask] = self.worlds.status[mask] != RUNNING
                 level = self.levels[self.worlds[min(faults)].level]
                 raise RuntimeError(
                     f"level {level.name!r} could not be generated in {engine_kernels.MAX_ATTEMPTS} attempts: its rooms "
                     f"may be too small for its objects, or its recipe asks for the impossible"
                 )
         self._note_seeded(mask)
-        self.over &= ~mask
+        self.done &= ~mask
 
     def run_shards(self, kernel: Any, arguments: Callable[[int, int, int], tuple[Any, ...]]) -> list[Any]:
         """Runs a kernel once for each shard, on a thread of its own; returns its answers.
@@ -340,13 +340,13 @@ class Engine:
         if not 0 <= actions[index] < len(Action):
             names = ", ".join(f"{action.value} {action.name}" for action in Action)
             raise ValueError(f"world {index} was given action {actions[index]}; actions are {names}")
-        if self.worlds[index].status == UNBORN:
+        if self.worlds[index].status == NOT_RESET:
             raise RuntimeError(f"world {index} has not been reset yet: call reset() before step()")
         raise RuntimeError(f"the episode of world {index} is over: call reset() before the next step()")
 
 
 def for_kernels(records: np.recarray, dtype: np.dtype) -> np.ndarray:
-    """The same memory as compiled code recognises it fastest; without a compiler, records need their attributes."""
+    """The same memory as compiled code recognizes it fastest; without a compiler, records need their attributes."""
     return records.view(np.ndarray).view(dtype) if _jit.COMPILED else records
 
 

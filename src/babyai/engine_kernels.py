@@ -13,7 +13,7 @@ from babyai.world.codes import KIND_MASK, NUM_ACTIONS, PUT_NEXT, WALL
 from babyai.world.judge import GOES_ON, SUCCESS, begin_tracking, can_be_put, judge
 from babyai.world.mission import write_mission
 from babyai.world.random import seed_generator
-from babyai.world.state import MAX_CLAUSES, ORIGIN, OVER, STRIDE, UNBORN
+from babyai.world.state import ENDED, MAX_CLAUSES, NOT_RESET, ORIGIN, STRIDE
 from babyai.world.view import VIEW_SIZE, write_view, write_view_of_size
 
 NO_SEED = -1
@@ -62,7 +62,7 @@ def reset_batch(worlds, chosen, seeds, levels, draft, size, views, directions, m
             if follow_recipe(s, d, level) and accept(s, d):
                 break
         else:
-            s.status = UNBORN
+            s.status = NOT_RESET
             return i
         _finish_reset(s, d, level, size, views, directions, missions, i)
     return FINE
@@ -91,7 +91,7 @@ def compile_reset(recipe):
                 if follow(s, d, level) and accept(s, d):
                     break
             else:
-                s.status = UNBORN
+                s.status = NOT_RESET
                 return i
             _finish_reset(s, d, level, size, views, directions, missions, i)
         return FINE
@@ -137,10 +137,10 @@ def observe_batch(worlds, chosen, size, views, directions, missions, first, last
 
 
 @entry
-def find_misfit(actions, over, may_rest, first, last):
-    """The first world whose action is out of range, or whose episode is over though none may rest; or FINE."""
+def find_misfit(actions, done, skip_done, first, last):
+    """The first world whose action is out of range, or whose episode has ended without `skip_done`; or FINE."""
     for i in range(first, last):
-        if actions[i] < 0 or actions[i] >= NUM_ACTIONS or (over[i] and not may_rest):
+        if actions[i] < 0 or actions[i] >= NUM_ACTIONS or (done[i] and not skip_done):
             return i
     return FINE
 
@@ -156,19 +156,19 @@ def step_world(s, action):
 
 
 @entry
-def step_batch(worlds, actions, over, may_rest, size, views, directions, rewards, terminated, truncated, first, last):
+def step_batch(worlds, actions, done, skip_done, size, views, directions, rewards, terminated, truncated, first, last):
     """One action in each world of [first, last) whose episode is not over; returns a world that misfits, or FINE.
 
-    Nothing has been changed if there is a misfit. Worlds whose episode ends now are marked in `over`.
+    Nothing has been changed if there is a misfit. Worlds whose episode ends now are marked in `done`.
     """
-    misfit = find_misfit(actions, over, may_rest, first, last)
+    misfit = find_misfit(actions, done, skip_done, first, last)
     if misfit != FINE:
         return misfit
     for i in range(first, last):
         rewards[i] = 0.0
         terminated[i] = False
         truncated[i] = False
-        if over[i]:
+        if done[i]:
             continue
         s = worlds[i]
         verdict, changed = step_world(s, actions[i])
@@ -177,8 +177,8 @@ def step_batch(worlds, actions, over, may_rest, size, views, directions, rewards
         terminated[i] = verdict != GOES_ON
         truncated[i] = s.step_count >= s.max_steps
         if terminated[i] or truncated[i]:
-            s.status = OVER
-            over[i] = True
+            s.status = ENDED
+            done[i] = True
         # Where nothing changed, the view of the step before still stands in the buffer.
         if changed:
             observe(s, size, views, i)

@@ -126,8 +126,8 @@ def _collect(path: Path, recipe: Recipe, console: Console) -> None:
     with DemoFile(path) as file:
         demo = file[0]
     console.print(f"{recipe.demos:,} by the expert, {path.stat().st_size:,} bytes in {path}. The first:\n")
-    # The drawing brings its own colours, which rich must not touch.
-    print(next(draw_steps(demo, "paper", colour=console.is_terminal)).rsplit("\n", 2)[0])
+    # The drawing brings its own colors, which rich must not touch.
+    print(next(draw_steps(demo, "paper", color=console.is_terminal)).rsplit("\n", 2)[0])
     console.print(f"\nmission: [bold]{demo.mission}[/bold]\nexpert:  {words_of_actions(demo.actions)}\n")
 
 
@@ -179,8 +179,8 @@ def _film(player: AgentPlayer, path: Path) -> None:
     player.begin(engine)
     frames = [_draw(engine)]
     with evaluation_mode(player):
-        while not engine.over.all():
-            engine.step(player.act(engine, first), rest=True)
+        while not engine.done.all():
+            engine.step(player.act(engine, first), skip_done=True)
             frames.append(_draw(engine))
             first[:] = False
     save_gif([*frames, *[frames[-1]] * HELD], path, fps=4)

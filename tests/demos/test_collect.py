@@ -19,7 +19,7 @@ from babyai.demos.header import DemoFileError
 from babyai.demos.store import DemoFile
 from babyai.demos.verify import play_demo, verify
 from babyai.expert.expert import ExpertBatch
-from babyai.levels.catalogue import find_level
+from babyai.levels.catalog import find_level
 from tests.scale import scaled
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def test_rows_are_the_experts_episodes(small_file: Path) -> None:
         assert [demo.level for demo in file] == ["GoToLocal"] * count + ["BossLevel"] * count
         assert file.read().seeds.tolist() == [*range(100, 100 + count)] * 2
         *_, engine = play_demo(file[0], "paper")
-        assert engine.over[0] and engine.rewards[0] == file[0].reward > 0
+        assert engine.done[0] and engine.rewards[0] == file[0].reward > 0
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -244,7 +244,7 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_levels_of_ones_own_can_be_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from babyai.levels.catalogue import LEVELS
+    from babyai.levels.catalog import LEVELS
 
     mine = replace(find_level("GoToLocal"), name="MyLocal", objects=3)
     out = tmp_path / "x.parquet"

@@ -43,7 +43,7 @@ def test_other_rules_can_be_looked_at(
 ) -> None:
     from dataclasses import replace
 
-    from babyai.levels.catalogue import LEVELS
+    from babyai.levels.catalog import LEVELS
 
     monkeypatch.setitem(LEVELS, "BossLevel", replace(LEVELS["BossLevel"], version=99))
     run("show", small_file)

@@ -14,7 +14,7 @@ from babyai.demos.store import DemoFile
 from babyai.demos.verify import verify
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
-from babyai.levels.catalogue import find_level
+from babyai.levels.catalog import find_level
 from babyai.world.codes import Action
 
 LEVEL = "GoToRedBallGrey"
@@ -43,7 +43,7 @@ def test_actions_are_remembered_and_taken_back() -> None:
     assert recorder.engine.snapshot(0) == before and recorder.actions == []
     with pytest.raises(ValueError, match="was given action 9"):
         recorder.act(9)
-    assert recorder.actions == [] and not recorder.over
+    assert recorder.actions == [] and not recorder.done
     with pytest.raises(RuntimeError, match="not over yet"):
         recorder.demo()
 
@@ -64,7 +64,7 @@ def test_missions_carried_out_are_added(tmp_path: Path) -> None:
     # Somebody else goes on, at another level.
     recorder = Recorder("GoToObj", 0)
     for action in [0, 1] * 500:
-        if not recorder.over:
+        if not recorder.done:
             recorder.act(action)
     assert not recorder.success and recorder.save(path, "Bob") == 4
     with DemoFile(path) as file:
@@ -80,7 +80,7 @@ def test_failure_can_be_taken_back(tmp_path: Path) -> None:
     play_in_terminal(recorder, tmp_path / "x.parquet", iter(["left", "left", "left"]), screens.append)
     assert "the mission has failed: u takes the last step back" in screens[-1] and len(recorder.actions) == 2
     play_in_terminal(recorder, tmp_path / "x.parquet", iter(["u"]), screens.append)
-    assert not recorder.over and len(recorder.actions) == 1 and not (tmp_path / "x.parquet").exists()
+    assert not recorder.done and len(recorder.actions) == 1 and not (tmp_path / "x.parquet").exists()
 
 
 # ---------------------------------------------------------------- terminals

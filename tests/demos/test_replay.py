@@ -142,7 +142,7 @@ def test_carrying_begins_as_the_rules_say(tmp_path: Path) -> None:
         engine.reset([3])
         recorder = Recorder("PutNextS5N2Carrying", 3, rules)
         for action in [0, 1] * 200:
-            if not recorder.over:
+            if not recorder.done:
                 recorder.act(action)
         recorder.save(path)
         chunk = fill(Replay(FileSource(path), steps=6, lanes=1), 1)[0]

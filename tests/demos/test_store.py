@@ -20,7 +20,7 @@ from babyai.demos.packed import SCHEMA, Demos, spell_missions
 from babyai.demos.store import DemoFile, DemoWriter
 from babyai.demos.verify import verify
 from babyai.engine import Engine
-from babyai.levels.catalogue import LEVELS, find_level
+from babyai.levels.catalog import LEVELS, find_level
 from babyai.world.codes import MAX_WORDS
 from babyai.world.language import words_of
 from tests.scale import scaled
@@ -212,9 +212,9 @@ def test_other_rules_are_named(tmp_path: Path, small_file: Path, monkeypatch: py
     told = refused(lambda told: told["levels"]["BossLevel"].update(version=9))
     assert "was made under other rules" in told
     assert f"level 'BossLevel' had version 9 of its rules, and has version {LEVELS['BossLevel'].version} now" in told
-    told = refused(lambda told: told["levels"]["GoToLocal"].update(objects=12, colours=[1, 2]))
+    told = refused(lambda told: told["levels"]["GoToLocal"].update(objects=12, colors=[1, 2]))
     assert "objects of level 'GoToLocal' was 12, and is 8 now" in told
-    assert "colours of level 'GoToLocal' was [1, 2], and is [-1, -1] now" in told
+    assert "colors of level 'GoToLocal' was [1, 2], and is [-1, -1] now" in told
     told = refused(lambda told: told["levels"].update(BosLevel=told["levels"].pop("BossLevel")))
     assert "unknown level 'BosLevel'; did you mean 'BossLevel'" in told and "must be registered first" in told
     told = refused(lambda told: told["levels"]["GoToLocal"].pop("strict"))

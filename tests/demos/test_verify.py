@@ -145,7 +145,7 @@ def test_appending_refuses_another_world(tmp_path: Path, small_file: Path) -> No
 def test_summaries(small_file: Path) -> None:
     with DemoFile(small_file) as file:
         demos = file.read()
-        for code, summary in enumerate(show.summarise(file)):
+        for code, summary in enumerate(show.summarize(file)):
             lengths, rewards = demos.lengths[demos.levels == code], demos.rewards[demos.levels == code]
             assert summary.level == file.levels[code] and summary.count == len(lengths)
             assert summary.mean_length == pytest.approx(lengths.mean())

@@ -91,15 +91,15 @@ def test_torchrl_rolls_out_and_trains(torchrl: Any) -> None:
     value = TensorDictModule(
         torch.nn.Sequential(torch.nn.Flatten(-3), torch.nn.Linear(147, 1)), in_keys=["pixels"], out_keys=["value"]
     )
-    optimiser = torch.optim.Adam(value.parameters())
+    optimizer = torch.optim.Adam(value.parameters())
     batch = path.flatten(0, 1).select("image", ("next", "reward"))
     batch["pixels"] = batch["image"].float()
     losses = []
     for _ in range(5):
         loss = (value(batch)["value"] - batch["next", "reward"]).square().mean()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
 

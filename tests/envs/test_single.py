@@ -133,11 +133,11 @@ def test_recorder_of_gymnasium() -> None:
 def test_missions_of_ones_own() -> None:
     env = make()
     own, _ = env.reset(seed=5)
-    colour_and_kind = own["mission"].split(" ")[-2:]
-    mission = "pick up a " + " ".join(colour_and_kind)
+    color_and_kind = own["mission"].split(" ")[-2:]
+    mission = "pick up a " + " ".join(color_and_kind)
     seen, _ = env.reset(seed=5, options={"mission": mission})
     assert seen["mission"] == env.mission
-    assert seen["mission"].removeprefix("pick up ").split(" ")[1:] == colour_and_kind
+    assert seen["mission"].removeprefix("pick up ").split(" ")[1:] == color_and_kind
     np.testing.assert_array_equal(seen["image"], own["image"])
     after, _ = env.reset(seed=5)
     assert_same(after, own)

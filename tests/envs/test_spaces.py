@@ -51,7 +51,7 @@ def test_full_views_equal_those_of_single_worlds() -> None:
     engine = Engine("UnlockPickup", 5)
     engine.reset(0)
     for _ in range(30):
-        engine.step(np.random.default_rng(1).integers(6, size=5), rest=True)
+        engine.step(np.random.default_rng(1).integers(6, size=5), skip_done=True)
         images = full_views(engine.worlds, (11, 6))
         assert images.flags.c_contiguous and images.dtype == np.uint8
         np.testing.assert_array_equal(images, [full_view(world) for world in engine.worlds])

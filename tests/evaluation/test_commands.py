@@ -16,7 +16,7 @@ from babyai.evaluation import commands
 from babyai.evaluation import evaluate as evaluating
 from babyai.evaluation.evaluate import Evaluation
 from babyai.evaluation.paper import BASELINES
-from babyai.levels.catalogue import LEVELS, PAPER_LEVELS
+from babyai.levels.catalog import LEVELS, PAPER_LEVELS
 
 FEW = ("--missions", "6")
 
@@ -95,7 +95,7 @@ def test_what_is_proven_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     def pretend(_: object, level: str, **__: object) -> Evaluation:
         rewards = np.where(np.arange(512) < won[level], 0.5, 0.0)
-        return evaluating._summarise(level, "paper", 0, rewards, np.ones(512, dtype=np.int64), 1.0)
+        return evaluating._summarize(level, "paper", 0, rewards, np.ones(512, dtype=np.int64), 1.0)
 
     monkeypatch.setattr(evaluating, "evaluate", pretend)
     run("expert", "--levels", ",".join(won))

@@ -9,7 +9,7 @@ import pytest
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import TEST_SEED, Evaluation, evaluate
 from babyai.evaluation.players import ExpertPlayer, Player, RandomPlayer
-from babyai.levels.catalogue import PAPER_LEVELS
+from babyai.levels.catalog import PAPER_LEVELS
 from tests.scale import COMPILER_OFF, scaled
 
 MISSIONS = scaled(40, 8)
@@ -23,7 +23,7 @@ def play_plainly(player: Player, level: str, missions: int, first_seed: int, rul
         engine.reset([seed])
         player.begin(engine)
         first, length = np.array([True]), 0
-        while not engine.over[0]:
+        while not engine.done[0]:
             engine.step(player.act(engine, first))
             first, length = np.array([False]), length + 1
         outcomes.append((engine.rewards[0], length))

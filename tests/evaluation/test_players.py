@@ -11,7 +11,7 @@ from babyai.agents.config import AgentConfig
 from babyai.agents.model import Model
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
-from babyai.evaluation.players import WORLDS_ON_CPU, AgentPlayer, ExpertPlayer, RandomPlayer, draw_chances
+from babyai.evaluation.players import WORLDS_ON_CPU, AgentPlayer, ExpertPlayer, RandomPlayer, draw_uniforms
 from tests.scale import scaled
 
 LEVEL = "GoToObjS4"
@@ -41,7 +41,7 @@ class Recorded:
 
     def act(self, engine: Engine, first: np.ndarray) -> np.ndarray:
         actions = self.player.act(engine, first)
-        for k in np.flatnonzero(~engine.over):
+        for k in np.flatnonzero(~engine.done):
             self.actions.setdefault(int(engine.worlds[k].seed), []).append(int(actions[k]))
         return actions
 
@@ -63,7 +63,7 @@ def play_plainly(model: Model) -> dict[int, list[int]]:
         engine = Engine(LEVEL)
         engine.reset([seed])
         memory, last = model.initial_memory(1), -1
-        while not engine.over[0]:
+        while not engine.done[0]:
             seen = {
                 "image": torch.from_numpy(engine.images),
                 "mission": torch.from_numpy(engine.missions),
@@ -212,7 +212,7 @@ def test_chances_are_even_and_unrelated() -> None:
     engine.reset(2 * 10**9)
     drawn = []
     for _ in range(steps):
-        drawn.append(draw_chances(engine, 0))
+        drawn.append(draw_uniforms(engine, 0))
         engine.step(np.full(count, 6))
     every = np.array(drawn)
     assert every.dtype == np.float32 and every.min() >= 0 and every.max() < 1
@@ -227,7 +227,7 @@ def test_chances_are_even_and_unrelated() -> None:
 def draw_again(count: int) -> np.ndarray:
     engine = Engine(LEVEL, count)
     engine.reset(2 * 10**9)
-    return draw_chances(engine, 1)
+    return draw_uniforms(engine, 1)
 
 
 def test_chance_takes_every_action() -> None:

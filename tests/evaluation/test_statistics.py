@@ -11,10 +11,10 @@ from scipy import stats
 from babyai.evaluation.statistics import (
     Summary,
     best_rolling_mean,
-    centred_means,
-    centred_sample_efficiency,
+    centered_means,
+    centered_sample_efficiency,
     missions_needed,
-    summarise,
+    summarize,
     trailing_sample_efficiency,
     welch_test,
     welch_test_of_summaries,
@@ -99,17 +99,17 @@ def test_one_run_cannot_be_tested() -> None:
 
 
 def test_summary_divides_by_n() -> None:
-    summary = summarise([2.0, 4.0])
+    summary = summarize([2.0, 4.0])
     assert summary == Summary(3.0, 1.0, 2)
     assert summary.band == pytest.approx((3 - 2.576, 3 + 2.576))
     with pytest.raises(ValueError, match="at least one value"):
-        summarise([])
+        summarize([])
 
 
 # ------------------------------------------------------------ a run over time
 
 
-def centred_means_plainly(values: list[float], window: int) -> list[float]:
+def centered_means_plainly(values: list[float], window: int) -> list[float]:
     """The rule of pandas, as its documentation of `center` and its indexer state it."""
     offset, means = (window - 1) // 2, []
     for i in range(len(values)):
@@ -120,9 +120,9 @@ def centred_means_plainly(values: list[float], window: int) -> list[float]:
 
 
 @given(st.lists(st.floats(0, 1), max_size=30), st.integers(1, 12))
-def test_centred_means_are_pandas(values: list[float], window: int) -> None:
-    expected = centred_means_plainly(values, window)
-    assert centred_means(values, window) == pytest.approx(expected, nan_ok=True)
+def test_centered_means_are_pandas(values: list[float], window: int) -> None:
+    expected = centered_means_plainly(values, window)
+    assert centered_means(values, window) == pytest.approx(expected, nan_ok=True)
     best = best_rolling_mean(values, window)
     if len(values) < window:
         assert best is None
@@ -133,7 +133,7 @@ def test_centred_means_are_pandas(values: list[float], window: int) -> None:
 def test_an_even_window_looks_further_back() -> None:
     # pandas.Series([1, 2, 3, 4, 5, 6]).rolling(4, center=True).mean()
     nan = math.nan
-    assert centred_means([1, 2, 3, 4, 5, 6], 4).tolist() == pytest.approx([nan, nan, 2.5, 3.5, 4.5, nan], nan_ok=True)
+    assert centered_means([1, 2, 3, 4, 5, 6], 4).tolist() == pytest.approx([nan, nan, 2.5, 3.5, 4.5, nan], nan_ok=True)
 
 
 def test_a_missing_value_spoils_its_windows_only() -> None:
@@ -142,25 +142,25 @@ def test_a_missing_value_spoils_its_windows_only() -> None:
 
 
 def test_windows_must_hold_something() -> None:
-    for refuse in (lambda: centred_means([1.0], 0), lambda: trailing_sample_efficiency([True], 0)):
+    for refuse in (lambda: centered_means([1.0], 0), lambda: trailing_sample_efficiency([True], 0)):
         with pytest.raises(ValueError, match="at least one value, not 0"):
             refuse()
 
 
-def test_sample_efficiency_is_counted_at_the_centre() -> None:
+def test_sample_efficiency_is_counted_at_the_center() -> None:
     rates = [0.0] * 5 + [1.0] * 5
     episodes = [100 * (row + 1) for row in range(10)]
-    # The first window of four that is full of successes covers rows 5 to 8, and its centre is row 7.
-    assert centred_sample_efficiency(rates, episodes, 4) == 800
-    assert centred_sample_efficiency(rates, episodes, 4, threshold=0.5) == 600
-    assert centred_sample_efficiency(rates, episodes, 6) is None
-    assert centred_sample_efficiency(rates[:3], episodes[:3], 4) is None
+    # The first window of four that is full of successes covers rows 5 to 8, and its center is row 7.
+    assert centered_sample_efficiency(rates, episodes, 4) == 800
+    assert centered_sample_efficiency(rates, episodes, 4, threshold=0.5) == 600
+    assert centered_sample_efficiency(rates, episodes, 6) is None
+    assert centered_sample_efficiency(rates[:3], episodes[:3], 4) is None
     with pytest.raises(ValueError, match="10 success rates and 9 counts"):
-        centred_sample_efficiency(rates, episodes[:9], 4)
+        centered_sample_efficiency(rates, episodes[:9], 4)
 
 
 def test_a_hundred_times_99_percent_is_99_percent() -> None:
-    assert centred_sample_efficiency([0.99] * 100, list(range(100)), 100) == 50
+    assert centered_sample_efficiency([0.99] * 100, list(range(100)), 100) == 50
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 10), st.sampled_from([0.5, 0.7, 0.99, 1.0]))

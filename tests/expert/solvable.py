@@ -1,7 +1,7 @@
 """Proofs that a mission cannot be won any more, from the whole state of a world.
 
 Plain Python, written from the rules of the world and the judge, and without a look at any planner. Everything is
-decided in favour of the mission: objects never block the way here and there is always time, so a world that is called
+decided in favor of the mission: objects never block the way here and there is always time, so a world that is called
 lost is lost for everybody. The converse does not hold: `None` only means that no proof was found.
 """
 
@@ -27,7 +27,7 @@ from babyai.world.codes import (
 )
 from babyai.world.state import LENIENT, ORIGIN, STRIDE, index_of
 
-NEIGHBOURS = (1, -1, STRIDE, -STRIDE)
+NEIGHBORS = (1, -1, STRIDE, -STRIDE)
 MOVABLE = (KEY, BALL, BOX)
 
 
@@ -103,7 +103,7 @@ def _why_no_door(world: np.record, doors: set[int], keys: set[int]) -> str | Non
     if not doors:
         return "no door to open can be reached"
     for p in doors:
-        if int(world.cells[p]) & KIND_MASK == DOOR or _colour(int(world.cells[p])) in keys:
+        if int(world.cells[p]) & KIND_MASK == DOOR or _color(int(world.cells[p])) in keys:
             return None
     return "the key of the door to open cannot be reached"
 
@@ -112,7 +112,7 @@ def _cells(world: np.record) -> list[int]:
     return [index_of(x, y) for y in range(world.height) for x in range(world.width)]
 
 
-def _colour(cell: int) -> int:
+def _color(cell: int) -> int:
     return cell >> 4 & 7
 
 
@@ -128,23 +128,23 @@ def _tracked(world: np.record, bit: int) -> list[int]:
 
 
 def _explore(world: np.record, strict_pickup: bool) -> tuple[set[int], set[int]]:
-    """The cells that can be faced and the colours of the keys that can be had, if nothing movable is ever in the way.
+    """The cells that can be faced and the colors of the keys that can be had, if nothing movable is ever in the way.
 
     Where nothing but the target may be picked up, only boxes give way (they can be opened).
     """
     held = int(world.carrying)
-    keys = {_colour(held)} if held & KIND_MASK == KEY else set()
+    keys = {_color(held)} if held & KIND_MASK == KEY else set()
     while True:
         reached = _flood(world, keys, strict_pickup)
         found = set(keys)
         for p in reached:
             cell = int(world.cells[p])
             if cell & KIND_MASK == KEY:
-                found.add(_colour(cell))
+                found.add(_color(cell))
             if cell & KIND_MASK == BOX and cell & MARKED and world.hidden & KIND_MASK == KEY:
-                found.add(_colour(int(world.hidden)))
+                found.add(_color(int(world.hidden)))
         if held & KIND_MASK == BOX and held & MARKED and world.hidden & KIND_MASK == KEY:
-            found.add(_colour(int(world.hidden)))
+            found.add(_color(int(world.hidden)))
         if found == keys:
             return reached, keys
         keys = found
@@ -158,7 +158,7 @@ def _flood(world: np.record, keys: set[int], strict_pickup: bool) -> set[int]:
         p = todo.pop()
         if p != int(world.agent) and not _gives_way(int(world.cells[p]), keys, strict_pickup):
             continue
-        for step in NEIGHBOURS:
+        for step in NEIGHBORS:
             if p + step not in reached and int(world.cells[p + step]) & KIND_MASK != WALL:
                 reached.add(p + step)
                 todo.append(p + step)
@@ -168,7 +168,7 @@ def _flood(world: np.record, keys: set[int], strict_pickup: bool) -> set[int]:
 def _gives_way(cell: int, keys: set[int], strict_pickup: bool) -> bool:
     kind = cell & KIND_MASK
     if kind == LOCKED_DOOR:
-        return _colour(cell) in keys
+        return _color(cell) in keys
     if kind in MOVABLE:
         return not strict_pickup or kind == BOX
     return kind in (EMPTY, DOOR)

@@ -31,7 +31,7 @@ def test_one_and_many_give_the_same_advice(style: str) -> None:
     many = babyai.Engine(["GoToLocal", "PickupLoc"], count)
     many.reset(0)
     actions, lengths, rewards = babyai.ExpertBatch(many, style).demonstrate()
-    assert (rewards > 0).all() and many.over.all()
+    assert (rewards > 0).all() and many.done.all()
     for i in range(count):
         one = babyai.Engine(many.levels[i % 2])
         one.reset([i])
@@ -39,7 +39,7 @@ def test_one_and_many_give_the_same_advice(style: str) -> None:
         for action in actions[i, : lengths[i]]:
             assert expert.advise() == action
             one.step([action])
-        assert one.over[0] and one.rewards[0] == rewards[i]
+        assert one.done[0] and one.rewards[0] == rewards[i]
 
 
 @pytest.mark.compiled
@@ -65,7 +65,7 @@ def test_finishes_what_a_stranger_began(style: str) -> None:
         advice = expert.advise(taken)
         taken = int(rng.integers(3)) if step < 20 else advice
         engine.step([taken])
-        if engine.over[0]:
+        if engine.done[0]:
             break
     assert engine.rewards[0] > 0
 
@@ -105,7 +105,7 @@ def test_says_why_a_mission_cannot_be_carried_out(style: str) -> None:
     expert = babyai.Expert(engine, style)
 
     def play() -> None:
-        while not engine.over[0]:
+        while not engine.done[0]:
             engine.step([expert.advise()])
 
     with pytest.raises(UnsolvableError, match=r"\w+ \w+"):

@@ -25,7 +25,7 @@ def golden_episodes() -> list[dict]:
 def play(engine: babyai.Engine, style: str = "paper") -> str:
     """Lets the expert play an episode; returns what it did."""
     expert, actions = babyai.Expert(engine, style), []
-    while not engine.over[0]:
+    while not engine.done[0]:
         actions.append(expert.advise())
         engine.step([actions[-1]])
     return "".join(map(str, actions))
@@ -69,7 +69,7 @@ def advise_side_by_side(minigrid_id: str, seed: int, deviating: float, rng: np.r
             other = int(rng.integers(6))
             taken = other if may_deviate(twin, other) else wanted
         twin.step(taken)
-        if twin.over:
+        if twin.done:
             return step + 1
     return 150
 

@@ -38,22 +38,22 @@ def stir(engine: Engine, teacher: ExpertBatch) -> None:
     limits = engine.worlds.max_steps // 3
     for step in range(int(limits.max())):
         teacher.advise()
-        acting = ~engine.over & (step < limits)
+        acting = ~engine.done & (step < limits)
         # Only the worlds whose time is not up take part.
-        resting = engine.over.copy()
-        engine.over[:] = ~acting
-        engine.step(rng.integers(NUM_ACTIONS, size=engine.num_worlds), rest=True)
-        engine.over[:] = resting | (engine.over & acting)
+        resting = engine.done.copy()
+        engine.done[:] = ~acting
+        engine.step(rng.integers(NUM_ACTIONS, size=engine.num_worlds), skip_done=True)
+        engine.done[:] = resting | (engine.done & acting)
 
 
 def finish(engine: Engine, teacher: ExpertBatch) -> tuple[np.ndarray, np.ndarray]:
     """Follows the teacher to the end; returns which worlds were won, and which it gave up."""
     won, given_up = np.zeros(engine.num_worlds, dtype=bool), np.zeros(engine.num_worlds, dtype=bool)
-    while not (engine.over | given_up).all():
+    while not (engine.done | given_up).all():
         advice = teacher.advise()
-        given_up |= (advice == NO_ADVICE) & ~engine.over
-        engine.over |= given_up
-        engine.step(np.where(advice == NO_ADVICE, DONE, advice), rest=True)
+        given_up |= (advice == NO_ADVICE) & ~engine.done
+        engine.done |= given_up
+        engine.step(np.where(advice == NO_ADVICE, DONE, advice), skip_done=True)
         won |= engine.rewards > 0
     return won, given_up
 
@@ -73,7 +73,7 @@ def test_it_wins_every_mission_that_can_be_won(level, rules):
 def test_it_goes_on_from_wherever_it_is_asked(level):
     engine, teacher = begin(level, "paper", scaled(60, least=1))
     stir(engine, teacher)
-    before, early = engine.worlds.copy(), engine.over.copy()
+    before, early = engine.worlds.copy(), engine.done.copy()
     won, _ = finish(engine, teacher)
     for seed in np.flatnonzero(~won & ~early):
         assert why_lost(before[seed]), f"{level} seed {seed} was not won after random actions"
@@ -105,11 +105,11 @@ def test_the_compass_does_not_matter(level):
         other.worlds[i] = turned(engine.worlds[i])
     for _ in range(150):
         advice = teacher.advise()
-        assert (same_teacher.advise()[~engine.over] == advice[~engine.over]).all()
-        if engine.over.all():
+        assert (same_teacher.advise()[~engine.done] == advice[~engine.done]).all()
+        if engine.done.all():
             break
-        engine.step(advice, rest=True)
-        other.step(advice, rest=True)
+        engine.step(advice, skip_done=True)
+        other.step(advice, skip_done=True)
 
 
 @pytest.mark.parametrize("level", ["GoToObjMaze", "PutNext", "UnblockPickup", "BossLevel"])
@@ -127,11 +127,11 @@ def test_it_does_not_look_at_what_has_not_been_seen(level):
         seen = teacher.experts.seen.copy()
         blindfolded = teacher.advise()
         same = (teacher.experts.seen == seen).all(axis=1)
-        assert (blindfolded == advice)[same & ~engine.over].all()
+        assert (blindfolded == advice)[same & ~engine.done].all()
         assert same.mean() > 0.9
         engine.worlds[:] = truth
-        engine.step(advice, rest=True)
-        if engine.over.all():
+        engine.step(advice, skip_done=True)
+        if engine.done.all():
             break
 
 
@@ -141,8 +141,8 @@ def test_its_advice_has_no_memory():
         advice = teacher.advise()
         stranger = ExpertBatch(engine, "teacher")
         stranger.experts.seen[:] = teacher.experts.seen
-        assert (stranger.advise() == advice)[~engine.over].all()
-        engine.step(advice, rest=True)
+        assert (stranger.advise() == advice)[~engine.done].all()
+        engine.step(advice, skip_done=True)
 
 
 def test_it_says_done_where_that_word_counts():

@@ -62,10 +62,10 @@ def play_out(engine: Engine, actions: np.ndarray) -> list[dict]:
     returns = np.zeros(len(actions))
     ends: list[dict] = [{} for _ in actions]
     for turn in actions.T:
-        playing = np.flatnonzero(~engine.over)
+        playing = np.flatnonzero(~engine.done)
         if not len(playing):
             break
-        engine.step(turn, rest=True)
+        engine.step(turn, skip_done=True)
         returns += engine.rewards
         for i in playing:
             flags = bool(engine.terminated[i]), bool(engine.truncated[i])

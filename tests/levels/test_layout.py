@@ -27,7 +27,7 @@ def layouts(draw: st.DrawFn) -> Layout:
     cells = np.full((height, width), WALL_CELL, dtype=np.uint8)
     cells[1:-1, 1:-1] = np.reshape(things, (height - 2, width - 2))
     x, y = draw(st.integers(1, width - 2)), draw(st.integers(1, height - 2))
-    open_doors = [cell_of(DOOR, colour) & ~OPAQUE for colour in range(6)]
+    open_doors = [cell_of(DOOR, color) & ~OPAQUE for color in range(6)]
     cells[y, x] = draw(st.sampled_from([EMPTY, *open_doors]))
     return Layout(cells, (x, y), draw(st.integers(0, 3)))
 

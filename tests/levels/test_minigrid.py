@@ -102,7 +102,7 @@ def test_done_actions(monkeypatch: pytest.MonkeyPatch) -> None:
         for start in (int(rng.integers(2**40)), None):
             twin.reset(start)
             play(twin, Meddler(rng), scaled(200, least=20))
-            ends += bool(twin.env.step_count and twin.over)
+            ends += bool(twin.env.step_count and twin.done)
         wins += twin.wins
     # A comparison in which nothing is ever won or lost would show little.
     assert COMPILER_OFF or (wins > 20 and ends > wins + 20)

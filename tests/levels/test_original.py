@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from babyai import Engine
-from babyai.world.codes import COLOURS, VECTORS, Action
+from babyai.world.codes import COLORS, VECTORS, Action
 from babyai.world.language import words_of
 from babyai.world.state import position_of
 from tests.reference import (
@@ -36,16 +36,16 @@ def begin(name: str, rules: str = "paper") -> Engine:
 def test_put_next_of_the_paper() -> None:
     engine = begin("PutNext")
     told = re.compile(
-        rf"put (the|a) ({'|'.join(COLOURS)}) (key|ball|box) next to (the|a) ({'|'.join(COLOURS)}) (key|ball|box)"
+        rf"put (the|a) ({'|'.join(COLORS)}) (key|ball|box) next to (the|a) ({'|'.join(COLORS)}) (key|ball|box)"
     )
     for world, tokens in zip(engine.worlds, engine.missions, strict=True):
         assert (world.width, world.height, world.max_steps) == (22, 22, 1152)
         objects = objects_of(world)
         assert len(objects) == 18 and everything_is_reachable(world)
         assert all(door.startswith("closed") for door in doors_of(world).values())
-        article, colour, kind, other_article, other_colour, other_kind = told.fullmatch(words_of(tokens)).groups()
-        moved = [place for place, thing in objects.items() if thing == f"{colour} {kind}"]
-        fixed = [place for place, thing in objects.items() if thing == f"{other_colour} {other_kind}"]
+        article, color, kind, other_article, other_color, other_kind = told.fullmatch(words_of(tokens)).groups()
+        moved = [place for place, thing in objects.items() if thing == f"{color} {kind}"]
+        fixed = [place for place, thing in objects.items() if thing == f"{other_color} {other_kind}"]
         assert (article == "the") == (len(moved) == 1) and (other_article == "the") == (len(fixed) == 1)
         assert not set(moved) & set(fixed)
         assert all(abs(x - u) + abs(y - v) > 1 for x, y in moved for u, v in fixed)
@@ -76,11 +76,11 @@ def test_open_two_doors_debug_is_won_in_order_and_lost_otherwise(rules: str) -> 
         for order, verdicts in (((0, 1), ".W"), ((1, 0), "L")):
             engine.reset(seed)
             world = engine.worlds[0]
-            named = [COLOURS[world.colours[0]], COLOURS[world.colours[4]]]
+            named = [COLORS[world.colors[0]], COLORS[world.colors[4]]]
             place_of = {door.split()[1]: place for place, door in doors_of(world).items()}
             heard = ""
             for k in order:
-                if not engine.over[0]:
+                if not engine.done[0]:
                     play(engine, way_to_face(world, place_of[named[k]]))
                     heard += play(engine, [Action.toggle])
             assert heard == verdicts

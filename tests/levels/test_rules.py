@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from babyai import LEVELS, Engine
-from babyai.world.codes import BEFORE, COLOURS, OPEN, SINGLE, TRIPLES, Action
+from babyai.world.codes import BEFORE, COLORS, OPEN, SINGLE, TRIPLES, Action
 from babyai.world.language import words_of
 from babyai.world.state import position_of
 from tests.reference import differing_fields, doors_of, objects_of, room_of, rooms_beside, way_to_face
@@ -96,7 +96,7 @@ def test_synth_s5r2(rules: str, shape: tuple[int, int], distractors: int) -> Non
 def test_worlds_on_which_minigrid_never_returns(seed: int) -> None:
     engine = Engine("SynthS5R2", rules="minigrid")
     engine.reset(seed)
-    assert not engine.over[0]
+    assert not engine.done[0]
 
 
 # ---------------------------------------------------------------- what is carried at the start
@@ -125,7 +125,7 @@ def test_the_object_in_hand_is_the_one_to_be_put(name: str) -> None:
     engine = Engine(name, scaled(50))
     engine.reset(0)
     for world in engine.worlds:
-        assert TRIPLES[world.carrying].tolist()[:2] == [world.nouns[0], world.colours[0]]
+        assert TRIPLES[world.carrying].tolist()[:2] == [world.nouns[0], world.colors[0]]
         # Each object is unique, so that none like it is left on the floor.
         assert len(objects_of(world)) == 2 * engine.levels[0].objects - 1
 
@@ -140,11 +140,11 @@ def open_in_order(engine: Engine) -> str:
     verdicts = ""
     for clause in clauses:
         assert world.verbs[clause] == OPEN
-        colour = COLOURS[world.colours[2 * clause]]
-        (door,) = [place for place, text in doors_of(world).items() if colour in text]
+        color = COLORS[world.colors[2 * clause]]
+        (door,) = [place for place, text in doors_of(world).items() if color in text]
         play(engine, way_to_face(world, door))
         verdicts += play(engine, [Action.toggle])
-        if engine.over[0]:
+        if engine.done[0]:
             break
     return verdicts
 
@@ -170,8 +170,8 @@ def test_debug_missions_are_still_strict_in_the_paper(name: str) -> None:
         world = engine.worlds[0]
         if world.order == SINGLE:
             continue
-        colour = COLOURS[world.colours[0 if world.order == BEFORE else 4]]
-        wrong, *_ = [place for place, text in doors_of(world).items() if colour not in text]
+        color = COLORS[world.colors[0 if world.order == BEFORE else 4]]
+        wrong, *_ = [place for place, text in doors_of(world).items() if color not in text]
         play(engine, way_to_face(world, wrong))
         assert play(engine, [Action.toggle]) == "L"
 
@@ -201,10 +201,10 @@ def test_the_rule_sets_agree(name: str) -> None:
         for engine in engines.values():
             engine.step(actions)
         paper, minigrid = engines.values()
-        for what in ("images", "directions", "rewards", "terminated", "truncated", "over"):
+        for what in ("images", "directions", "rewards", "terminated", "truncated", "done"):
             np.testing.assert_array_equal(getattr(paper, what), getattr(minigrid, what))
         for engine in engines.values():
-            engine.reset_over()
+            engine.reset_done()
     assert not differing_fields(paper.worlds, _without_options(engines))
 
 

@@ -9,9 +9,9 @@ from minigrid.wrappers import RGBImgPartialObsWrapper
 
 from babyai.render.blit import blit_views, rgb_views, view_tiles
 from babyai.render.tiles import draw_tile
-from babyai.world.codes import COLOURS, TRIPLES, triple_of
+from babyai.world.codes import COLORS, TRIPLES, triple_of
 
-CELL_OF_TRIPLE = {triple_of(cell): cell for cell in range(256) if triple_of(cell)[1] < len(COLOURS)}
+CELL_OF_TRIPLE = {triple_of(cell): cell for cell in range(256) if triple_of(cell)[1] < len(COLORS)}
 
 
 def random_views(count: int, size: int = 7, seed: int = 0) -> np.ndarray:
@@ -27,9 +27,9 @@ def lay_tiles(view: np.ndarray, tile: int) -> np.ndarray:
     frame = np.empty((size * tile, size * tile, 3), dtype=np.uint8)
     for vx in range(size):
         for vy in range(size):
-            kind, colour, state = view[vx, vy].tolist()
+            kind, color, state = view[vx, vy].tolist()
             heading = 3 if (vx, vy) == (size // 2, size - 1) else None
-            picture = draw_tile(CELL_OF_TRIPLE[kind, colour, state], tile, heading, kind > 0)
+            picture = draw_tile(CELL_OF_TRIPLE[kind, color, state], tile, heading, kind > 0)
             frame[vy * tile : (vy + 1) * tile, vx * tile : (vx + 1) * tile] = picture
     return frame
 
@@ -78,10 +78,10 @@ def test_views_that_are_not_contiguous_are_drawn_all_the_same() -> None:
 
 def test_the_tile_tables_know_every_triple() -> None:
     tiles, agent_tiles = view_tiles(8)
-    known = {tuple(triple) for triple in TRIPLES.tolist() if triple[1] < len(COLOURS)}
+    known = {tuple(triple) for triple in TRIPLES.tolist() if triple[1] < len(COLORS)}
     assert known == set(CELL_OF_TRIPLE)
-    for (kind, colour, state), cell in CELL_OF_TRIPLE.items():
-        at = kind << 5 | colour << 2 | state
+    for (kind, color, state), cell in CELL_OF_TRIPLE.items():
+        at = kind << 5 | color << 2 | state
         np.testing.assert_array_equal(tiles[at], draw_tile(cell, 8, None, kind > 0))
         np.testing.assert_array_equal(agent_tiles[at], draw_tile(cell, 8, 3, True))
 

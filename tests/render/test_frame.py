@@ -23,8 +23,8 @@ def world_of(env: Any) -> np.record:
     world.width, world.height = env.width, env.height
     world.cells[:] = WALL_CELL
     for x, column in enumerate(env.grid.encode().tolist()):
-        for y, (kind, colour, state) in enumerate(column):
-            world.cells[index_of(x, y)] = CELL_OF_TRIPLE[kind, colour, state]
+        for y, (kind, color, state) in enumerate(column):
+            world.cells[index_of(x, y)] = CELL_OF_TRIPLE[kind, color, state]
     world.agent, world.agent_dir = index_of(*env.agent_pos), env.agent_dir
     if env.carrying:
         world.carrying = CELL_OF_TRIPLE[env.carrying.encode()]

@@ -40,7 +40,7 @@ def test_gif_keeps_every_pixel_and_is_small(tmp_path: Path) -> None:
         assert image.info["duration"] == 100 and image.info["loop"] == 0
 
 
-def test_gif_with_too_many_colours_comes_close(tmp_path: Path) -> None:
+def test_gif_with_too_many_colors_comes_close(tmp_path: Path) -> None:
     ramp = np.linspace(0, 255, 64).astype(np.uint8)
     frame = np.zeros((64, 64, 3), dtype=np.uint8)
     frame[:, :, 0], frame[:, :, 1] = ramp[None, :], ramp[:, None]

@@ -41,8 +41,8 @@ def test_the_picture_is_the_layout_it_came_from() -> None:
     assert draw_text(world_from(ROOM)) == ROOM
 
 
-def test_colours_change_nothing_but_colours() -> None:
-    painted = draw_text(world_from(ROOM), colour=True)
+def test_colors_change_nothing_but_colors() -> None:
+    painted = draw_text(world_from(ROOM), color=True)
     assert "\x1b[1;31mro\x1b[0m" in painted
     assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == ROOM
 

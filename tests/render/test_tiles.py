@@ -9,7 +9,7 @@ from babyai.render.tiles import draw_tile
 from babyai.world.codes import (
     BALL,
     BOX,
-    COLOURS,
+    COLORS,
     DOOR,
     EMPTY,
     KEY,
@@ -22,8 +22,8 @@ from babyai.world.codes import (
     triple_of,
 )
 
-CLOSED = [cell_of(kind, colour) for kind in (LOCKED_DOOR, DOOR, KEY, BALL, BOX) for colour in range(len(COLOURS))]
-OPEN = [cell_of(DOOR, colour) & ~OPAQUE for colour in range(len(COLOURS))]
+CLOSED = [cell_of(kind, color) for kind in (LOCKED_DOOR, DOOR, KEY, BALL, BOX) for color in range(len(COLORS))]
+OPEN = [cell_of(DOOR, color) & ~OPAQUE for color in range(len(COLORS))]
 CELLS = [UNSEEN, EMPTY, WALL_CELL, *CLOSED, *OPEN]
 
 

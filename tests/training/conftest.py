@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from babyai.demos.collect import collect
-from babyai.evaluation.evaluate import Evaluation, _summarise
+from babyai.evaluation.evaluate import Evaluation, _summarize
 from babyai.training import session as sessions
 
 torch.set_num_threads(1)
@@ -35,7 +35,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[float]], list[tup
             outcome = outcomes[min(len(asked), len(outcomes) - 1)]
             asked.append((level, first_seed))
             rewards = np.where(np.arange(100) < round(100 * outcome), 0.5, 0.0)
-            result = _summarise(level, "paper", first_seed, rewards, np.full(100, 5), 0.1)
+            result = _summarize(level, "paper", first_seed, rewards, np.full(100, 5), 0.1)
             return replace(result, missions=missions)
 
         monkeypatch.setattr(sessions, "evaluate", evaluate)

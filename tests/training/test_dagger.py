@@ -1,4 +1,4 @@
-"""DAgger: the agent's lanes are real episodes, labelled as the expert would act, and no interruption changes a run."""
+"""DAgger: the agent's lanes are real episodes, labeled as the expert would act, and no interruption changes a run."""
 
 import json
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from babyai.demos.replay import Chunk, Replay
 from babyai.demos.sources import RESERVED, ExpertSource, FileSource
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
-from babyai.levels.catalogue import Rules, find_level
-from babyai.training import labelled
+from babyai.levels.catalog import Rules, find_level
+from babyai.training import labeled
 from babyai.training.dagger import FIRST_SEED, DaggerOptions, train
 from babyai.training.feed import Feed
 from babyai.training.grown import GrowingSource, demonstrate
-from babyai.training.labelled import LabelledPlay, MixedChunks
+from babyai.training.labeled import LabeledPlay, MixedChunks
 from babyai.training.run import read_rows
 from tests.training.same import assert_same_run
 from tests.training.tiny import PATH, Tiny
@@ -56,7 +56,7 @@ def make_chunks(model: torch.nn.Module, levels: list[str] = LEVELS, **settings: 
     kind = "rgb" if isinstance(model, Model) and model.config.pixels else "symbolic"
     source = ExpertSource(levels, block=8)
     replay = Replay(source, steps=STEPS, lanes=SHOWN, kind=kind)
-    play = LabelledPlay(model, ACTING, source.levels, first_seed=FIRST_SEED, **settings)
+    play = LabeledPlay(model, ACTING, source.levels, first_seed=FIRST_SEED, **settings)
     return MixedChunks(replay, play)
 
 
@@ -88,7 +88,7 @@ def cells_of(chunks: list[Chunk], lane: int):
 def test_every_cell_is_a_step_of_an_episode_with_the_label_of_a_fresh_teacher(rules: Rules) -> None:
     source = ExpertSource(LEVELS, rules=rules, block=8)
     replay = Replay(source, steps=STEPS, lanes=SHOWN)
-    play = LabelledPlay(make_model(), 8, source.levels, rules=rules, first_seed=FIRST_SEED, seed=3)
+    play = LabeledPlay(make_model(), 8, source.levels, rules=rules, first_seed=FIRST_SEED, seed=3)
     mixed = MixedChunks(replay, play)
     chunks = take(mixed, 20)
     mixed.close()
@@ -110,7 +110,7 @@ def test_every_cell_is_a_step_of_an_episode_with_the_label_of_a_fresh_teacher(ru
             assert np.array_equal(mission, engine.missions[0])
             assert label == expert.advise()[0]
             engine.step([taken])
-            over = bool(engine.over[0])
+            over = bool(engine.done[0])
             ended += over
     told = play.measures()
     assert told["abandoned_episodes"] >= abandoned > 3 and told["played_episodes"] == ended > 0
@@ -199,7 +199,7 @@ def test_drawn_or_likeliest() -> None:
 
 def test_levels_come_up_by_weight_and_seeds_stay_below_those_of_validation() -> None:
     levels = [find_level(name) for name in ("GoToObjS4", "GoToLocalS5N2")]
-    play = LabelledPlay(Tiny(), 64, levels, weights=[1, 3], first_seed=RESERVED - 500)
+    play = LabeledPlay(Tiny(), 64, levels, weights=[1, 3], first_seed=RESERVED - 500)
     seeds, places = [], []
     for _ in range(40):
         play._begin(np.ones(64, dtype=bool))
@@ -227,7 +227,7 @@ def test_missions_that_are_hopeless_from_the_start_are_passed_over(monkeypatch: 
     assert chunk.seeds[SHOWN : SHOWN + ACTING].tolist() == [FIRST_SEED, FIRST_SEED + 6, FIRST_SEED + 2]
     assert mixed.play.measures()["abandoned_episodes"] == 4
     monkeypatch.setattr(ExpertBatch, "advise", lambda *_: np.full(ACTING, -1))
-    monkeypatch.setattr(labelled, "MOST_ABANDONED", 5)
+    monkeypatch.setattr(labeled, "MOST_ABANDONED", 5)
     with pytest.raises(RuntimeError, match="no way in 5 missions in a row; the levels are GoToObjS4"):
         next(mixed)
     mixed.close()
@@ -250,7 +250,7 @@ def test_a_position_leads_back_to_the_same_chunks(architecture: str, levels: lis
         assert one.state_dict() == other.state_dict()
     one.close()
     other.close()
-    fewer = LabelledPlay(make_model(), 2, [find_level(levels[0])])
+    fewer = LabeledPlay(make_model(), 2, [find_level(levels[0])])
     with pytest.raises(ValueError, match="one of 3 worlds, and here are 2"):
         fewer.load_state_dict(one.play.state_dict())
 
@@ -259,7 +259,7 @@ def test_a_position_at_the_beginning_of_an_episode() -> None:
     # There, the thing that the agent holds is seen on the floor until the first step.
     rules: Rules = "minigrid"
     level, chunks = find_level("PutNextS5N2Carrying", rules), []
-    one, other = (LabelledPlay(make_model(), ACTING, [level], rules=rules, first_seed=first) for first in (50, 70))
+    one, other = (LabeledPlay(make_model(), ACTING, [level], rules=rules, first_seed=first) for first in (50, 70))
     other.load_state_dict(one.state_dict())
     for play in (one, other):
         chunks.append(Chunk.empty(STEPS, ACTING))
@@ -338,14 +338,14 @@ def test_missions_that_the_expert_fails_are_not_added(monkeypatch: pytest.Monkey
 
 @pytest.mark.compiled
 def test_the_agent_learns_from_its_own_states(tmp_path: Path) -> None:
-    # Two demonstrations teach next to nothing: what is learnt comes from the labels.
+    # Two demonstrations teach next to nothing: what is learned comes from the labels.
     options = tiny(tmp_path / "run", demos=2, share=0.9, batch=32, epoch_demos=1600, epochs=4, validation_missions=64)
     rows = train(options).run.rows()
     assert rows[-1]["success"] > 0.8 and rows[-1]["loss"] < 0.5 * rows[0]["loss"]
     assert rows[-1]["played_success"] > rows[0]["played_success"]
 
 
-def test_rows_tell_how_many_frames_were_labelled_for_the_agent(tmp_path: Path, pretend: Pretend) -> None:
+def test_rows_tell_how_many_frames_were_labeled_for_the_agent(tmp_path: Path, pretend: Pretend) -> None:
     asked = pretend([0.5])
     for share, expected in ((0.25, 0.25), (0.001, None), (0.999, None)):
         session = train(tiny(tmp_path / f"{share}", share=share, batch=40, recurrence=4, epoch_demos=80))

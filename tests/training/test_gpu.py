@@ -122,7 +122,7 @@ def test_recorded_acting_is_acting(size: str) -> None:
         actions, expected = fast.act(*seen), plain.act(*seen)
         agreed.append((actions == expected).mean())
         engine.step(expected)
-        first = engine.reset_over()
+        first = engine.reset_done()
     assert np.mean(agreed) > 0.99
     torch.testing.assert_close(fast.memory, plain.memory, atol=1e-2, rtol=1e-2)
 

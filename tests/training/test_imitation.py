@@ -60,7 +60,7 @@ def test_the_papers_agent_learns_demonstrations_by_heart(tmp_path: Path, pretend
     assert rows[-1]["loss"] == pytest.approx(rows[-1]["cross_entropy"])
 
 
-def test_what_is_learnt_holds_for_missions_never_seen(tmp_path: Path) -> None:
+def test_what_is_learned_holds_for_missions_never_seen(tmp_path: Path) -> None:
     session = train(tiny(tmp_path / "run", demos=400, batch=32, epoch_demos=1600, epochs=4, validation_missions=64))
     success = [row["success"] for row in session.run.rows()]
     assert success[-1] > 0.8 and session.best_success == max(success)
@@ -169,7 +169,7 @@ def test_validations_are_of_the_agent_as_it_is_then(tmp_path: Path) -> None:
     assert {**row, "seconds": 0} == {**again.to_dict(), "seconds": 0}
 
 
-# ------------------------------------------------------------ what is learnt from
+# ------------------------------------------------------------ what is learned from
 
 
 def open_for(options: ImitationOptions, folder: Path) -> Any:
@@ -426,7 +426,7 @@ def test_time_and_interrupts_end_a_run_that_can_go_on(tmp_path: Path) -> None:
         return False
 
     session = train(with_signal, stop=interrupt)
-    # A signal is heard after an update, and nothing has to be learnt again.
+    # A signal is heard after an update, and nothing has to be learned again.
     assert session.run.interrupted and newest(session.folder).name in ("000000001", "000000002")
 
 

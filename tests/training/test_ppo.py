@@ -56,7 +56,7 @@ def test_it_learns(tmp_path: Path) -> None:
 
 
 def test_what_paid_becomes_likelier_for_the_papers_agent() -> None:
-    """On one rollout, again and again: chances move with the advantages, and values towards the returns."""
+    """On one rollout, again and again: chances move with the advantages, and values toward the returns."""
     torch.manual_seed(0)
     model = Model(AgentConfig.of(memory_dim=16))
     settings = PPOSettings(worlds=4, steps=4, recurrence=4, minibatches=1, epochs=12, entropy=0.0, learning_rate=1e-3)
@@ -81,8 +81,8 @@ def look_at(model: nn.Module, rollout: Rollout) -> tuple[np.ndarray, np.ndarray]
     return logits.log_softmax(2).numpy(), values.numpy()
 
 
-def chosen(log_chances: np.ndarray, rollout: Rollout) -> np.ndarray:
-    return np.take_along_axis(log_chances, rollout.chunk.actions[..., None].astype(int), 2)[..., 0]
+def chosen(log_probs: np.ndarray, rollout: Rollout) -> np.ndarray:
+    return np.take_along_axis(log_probs, rollout.chunk.actions[..., None].astype(int), 2)[..., 0]
 
 
 def steps_of(rollout: Rollout) -> Steps:
@@ -97,7 +97,7 @@ def learn_from(ppo: PPO, rollout: Rollout, advantages: np.ndarray) -> None:
     missions, index = pad_missions(chunk)
     words = count_words(missions, 0, ppo.device)
     arrays = [chunk.images, chunk.directions, rollout.last_actions, chunk.first, index, chunk.actions]
-    arrays += [rollout.log_chances, rollout.values[:-1], advantages]
+    arrays += [rollout.log_probs, rollout.values[:-1], advantages]
     pieces = [torch.from_numpy(ppo._cut(array)) for array in arrays]
     orders, memories = torch.from_numpy(ppo._mix()), torch.cat(rollout.memories)
     ppo._learn_all(orders, torch.from_numpy(missions)[:, :words], memories, *pieces)
@@ -150,7 +150,7 @@ def play_otherwise(ppo: PPO) -> tuple[Rollout, np.ndarray]:
     """A rollout and its advantages, as if policy and critic had been others then, so that clipping matters."""
     generator, settings = np.random.default_rng(0), ppo.settings
     rollout = ppo.collector.collect()
-    rollout.log_chances += generator.normal(scale=0.3, size=rollout.log_chances.shape).astype(np.float32)
+    rollout.log_probs += generator.normal(scale=0.3, size=rollout.log_probs.shape).astype(np.float32)
     rollout.values[:] += generator.normal(scale=0.4, size=rollout.values.shape).astype(np.float32)
     return rollout, generator.normal(size=(settings.steps, settings.worlds)).astype(np.float32)
 
@@ -159,14 +159,14 @@ def test_the_loss_is_the_papers() -> None:
     """Against loops over single frames in double precision."""
     ppo = make_ppo(replace(SMALL, minibatches=1, epochs=1, entropy=0.03, value_weight=0.4))
     rollout, advantages = play_otherwise(ppo)
-    log_chances, values = look_at(ppo.model, rollout)
+    log_probs, values = look_at(ppo.model, rollout)
     # The memories at later pieces are the ones that the actor had; the actor has not changed, so they are the same.
     policy, value, entropy, clipped_ratios, clipped_values = [], [], [], 0, 0
     for t in range(SMALL.steps):
         for n in range(SMALL.worlds):
-            row = log_chances[t, n].astype(np.float64)
+            row = log_probs[t, n].astype(np.float64)
             advantage, old_value = float(advantages[t, n]), float(rollout.values[t, n])
-            ratio = np.exp(row[rollout.chunk.actions[t, n]] - float(rollout.log_chances[t, n]))
+            ratio = np.exp(row[rollout.chunk.actions[t, n]] - float(rollout.log_probs[t, n]))
             bounded = min(max(ratio, 0.8), 1.2)
             clipped_ratios += bounded != ratio
             policy.append(-min(ratio * advantage, bounded * advantage))
@@ -217,7 +217,7 @@ def written_out(model: nn.Module, rollout: Rollout, advantages: Tensor, settings
                 torch.from_numpy(rollout.chunk.actions[t].astype(np.int64)),
                 torch.from_numpy(rollout.values[t]),
             )
-            ratio = torch.exp(policy.log_prob(actions) - torch.from_numpy(rollout.log_chances[t]))
+            ratio = torch.exp(policy.log_prob(actions) - torch.from_numpy(rollout.log_probs[t]))
             surrogate = torch.minimum(ratio * advantages[t], torch.clamp(ratio, 0.8, 1.2) * advantages[t])
             target, near = old + advantages[t], old + torch.clamp(values - old, -0.2, 0.2)
             value_loss = torch.maximum((values - target).pow(2), (near - target).pow(2)).mean()
@@ -268,7 +268,7 @@ def test_rollouts_are_what_the_worlds_showed(levels: list[str]) -> None:
             twin.step(before)
             assert np.array_equal(rollout.rewards[t], twin.rewards.astype(np.float32))
             returns, lengths = returns + twin.rewards, lengths + 1
-            first = twin.reset_over()
+            first = twin.reset_done()
             assert np.array_equal(rollout.ended[t], first)
             ended_returns += returns[first].tolist()
             ended_lengths += lengths[first].tolist()
@@ -279,7 +279,7 @@ def test_rollouts_are_what_the_worlds_showed(levels: list[str]) -> None:
 
 
 def plain_play(model: nn.Module, rollouts: list[Rollout], length: int) -> list[tuple[Tensor, np.ndarray, np.ndarray]]:
-    """The memory before each piece, and log chances and values of all steps, from an agent that never forgot."""
+    """The memory before each piece, and log probabilities and values of all steps, from an agent that never forgot."""
     memory, played = rollouts[0].memories[0] * 0, []
     with torch.no_grad():
         for rollout in rollouts:
@@ -308,11 +308,11 @@ def test_what_is_kept_of_acting_is_what_unrolling_gives(kind: str) -> None:
     collector = Collector(model, engine, 12, 4)
     rollouts = [collector.collect() for _ in range(2 if kind != "own" else 6)]
     assert any(rollout.ended[:-1].any() for rollout in rollouts)
-    for rollout, (memories, log_chances, values) in zip(rollouts, plain_play(model, rollouts, 4), strict=True):
+    for rollout, (memories, log_probs, values) in zip(rollouts, plain_play(model, rollouts, 4), strict=True):
         assert len(rollout.memories) == len(memories) == 3
         for kept, expected in zip(rollout.memories, memories, strict=True):
             torch.testing.assert_close(kept, expected, atol=1e-4, rtol=1e-4)
-        assert rollout.log_chances == pytest.approx(log_chances, abs=1e-4)
+        assert rollout.log_probs == pytest.approx(log_probs, abs=1e-4)
         assert rollout.values[:-1] == pytest.approx(values.numpy(), abs=1e-4)
     # What the critic expects after the last step is what it expects when it goes on.
     assert rollouts[0].values[-1] == pytest.approx(rollouts[1].values[0], abs=1e-5)
@@ -350,14 +350,14 @@ def test_pixels_are_those_of_the_symbols() -> None:
     for t in range(3):
         assert np.array_equal(rollout.chunk.images[t], rgb_views(twin.images))
         twin.step(rollout.chunk.actions[t].astype(int))
-        twin.reset_over()
+        twin.reset_done()
 
 
 # ------------------------------------------------------------ sample efficiency
 
 
 def brute_force(updates: list[list[float]], worlds: int, window: int) -> tuple[int | None, int | None]:
-    """Both figures, from all returns at once (the authors' log, then pandas' centred window)."""
+    """Both figures, from all returns at once (the authors' log, then pandas' centered window)."""
     rates, counts = [], []
     for number in range(10, len(updates) + 1, 10):
         ended = updates[number - 1]
@@ -365,15 +365,15 @@ def brute_force(updates: list[list[float]], worlds: int, window: int) -> tuple[i
         latest = returns[-max(len(ended), worlds) :]
         rates.append(np.mean([value > 0 for value in latest]))
         counts.append(sum(map(len, updates[:number])))
-    centred = None
-    for centre in range(len(rates)):
-        low, high = centre - window // 2, centre - window // 2 + window
+    centered = None
+    for center in range(len(rates)):
+        low, high = center - window // 2, center - window // 2 + window
         if low >= 0 and high <= len(rates) and np.mean(rates[low:high]) >= 0.99 - 1e-12:
-            centred = counts[centre]
+            centered = counts[center]
             break
     won = [value > 0 for update in updates for value in update]
     trailing = next((end for end in range(1000, len(won) + 1) if sum(won[end - 1000 : end]) >= 990), None)
-    return centred, trailing
+    return centered, trailing
 
 
 @pytest.mark.parametrize("window", [1, 4, 5])
@@ -398,7 +398,7 @@ def test_sample_efficiency_is_that_of_the_whole_log(seed: int, window: int) -> N
         if number % 10 == 0:
             efficiency.close_row()
             known_at = known_at or (efficiency.known and number)
-    assert (efficiency.centred, efficiency.trailing) == expected
+    assert (efficiency.centered, efficiency.trailing) == expected
     assert efficiency.episodes == sum(map(len, updates)) and known_at
 
 
@@ -410,7 +410,7 @@ def test_rows_begin_with_a_failure_for_each_world() -> None:
     assert efficiency.close_row()["success"] == 1.0
     efficiency.add([0.0] * 32, [5] * 32)
     assert efficiency.close_row()["success"] == 0.5
-    assert efficiency.centred is None and not efficiency.known
+    assert efficiency.centered is None and not efficiency.known
 
 
 # ------------------------------------------------------------ runs
@@ -456,7 +456,7 @@ def test_validations_come_as_often_as_asked(tmp_path: Path, pretend: Pretend) ->
 
 def test_a_run_stops_when_both_figures_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def be_known(self: SampleEfficiency) -> dict[str, float]:
-        self.centred, self.trailing = 123, 456
+        self.centered, self.trailing = 123, 456
         return {"success": 1.0}
 
     with monkeypatch.context() as patch:

@@ -304,7 +304,7 @@ def test_a_full_disk_is_told_as_such(folder: Path, monkeypatch: pytest.MonkeyPat
     with Run.resume(folder) as run:
         before = contents(folder)
         with monkeypatch.context() as patch:
-            patch.setattr(folders, "_synchronise", refuse)
+            patch.setattr(folders, "_synchronize", refuse)
             with pytest.raises(OSError, match="No space left on device; the earlier checkpoints in") as caught:
                 run.save(3, lambda folder: write_number(folder, 3), {}, {})
         assert caught.value.errno == errno.ENOSPC and contents(folder) == before

@@ -131,10 +131,10 @@ def test_what_comes_out_of_a_box() -> None:
         world = engine.worlds[0]
         (box,) = objects_of(world)
         (door,) = [place for place, thing in doors_of(world).items() if thing.startswith("locked")]
-        colour = doors_of(world)[door].split()[1]
+        color = doors_of(world)[door].split()[1]
         play(engine, way_to_face(world, box))
         play(engine, [Action.toggle])
-        assert objects_of(world) == {box: f"{colour} key"}
+        assert objects_of(world) == {box: f"{color} key"}
         assert play(engine, [Action.pickup]) == "."
         play(engine, way_to_face(world, door))
         assert play(engine, [Action.toggle]) == "W"

@@ -416,9 +416,9 @@ def test_time_runs_out() -> None:
     engine = laid_out(LINE, "go to the blue ball")
     limit = int(engine.worlds[0].max_steps)
     assert play(engine, "n" * (limit - 1)) == "." * (limit - 1)
-    assert not engine.over[0]
+    assert not engine.done[0]
     assert play(engine, "n") == "."
-    assert engine.over[0] and engine.truncated[0] and not engine.terminated[0] and engine.rewards[0] == 0
+    assert engine.done[0] and engine.truncated[0] and not engine.terminated[0] and engine.rewards[0] == 0
 
 
 def test_the_last_step_still_pays() -> None:

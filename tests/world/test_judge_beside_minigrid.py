@@ -16,13 +16,13 @@ from babyai import Engine
 from babyai.levels.layout import CELL_TEXTS, Layout, cell_text
 from babyai.world.codes import (
     AFTER,
-    ANY_COLOUR,
+    ANY_COLOR,
     ANY_NOUN,
     BALL,
     BEFORE,
     BEHIND,
     BOX,
-    COLOURS,
+    COLORS,
     DOOR,
     EMPTY,
     GO_TO,
@@ -56,16 +56,16 @@ WALLS_AND_THINGS = sorted(set(CELL_TEXTS.values()))
 
 def thing_of(cell: int):
     """Minigrid's object for one of our cells."""
-    kind, colour = cell & KIND_MASK, COLOURS[cell >> 4 & 7] if cell != EMPTY else ""
+    kind, color = cell & KIND_MASK, COLORS[cell >> 4 & 7] if cell != EMPTY else ""
     if kind in (DOOR, LOCKED_DOOR):
-        return Door(colour, is_open=not cell & OPAQUE, is_locked=kind == LOCKED_DOOR)
-    return {EMPTY: lambda _: None, WALL: Wall, KEY: Key, BALL: Ball, BOX: Box}[kind](colour)
+        return Door(color, is_open=not cell & OPAQUE, is_locked=kind == LOCKED_DOOR)
+    return {EMPTY: lambda _: None, WALL: Wall, KEY: Key, BALL: Ball, BOX: Box}[kind](color)
 
 
 def descriptor_of(descriptor: Descriptor) -> verifier.ObjDesc:
     noun = None if descriptor.noun == ANY_NOUN else NOUNS[descriptor.noun]
-    colour = None if descriptor.colour == ANY_COLOUR else COLOURS[descriptor.colour]
-    return verifier.ObjDesc(noun, colour, PLACES.get(descriptor.place))
+    color = None if descriptor.color == ANY_COLOR else COLORS[descriptor.color]
+    return verifier.ObjDesc(noun, color, PLACES.get(descriptor.place))
 
 
 def clause_of(clause: Clause, strict: bool):
@@ -113,7 +113,7 @@ class DrawnLevel(RoomGridLevel):
 
 
 def random_layout(rng: np.random.Generator) -> Layout:
-    """A square room, with few kinds and colours so that missions find something in it."""
+    """A square room, with few kinds and colors so that missions find something in it."""
     size = int(rng.integers(4, 10))
     cells = np.full((size, size), WALL_CELL, dtype=np.uint8)
     pool = rng.choice(WALLS_AND_THINGS, size=8).tolist()
@@ -135,7 +135,7 @@ def drawing_of(layout: Layout) -> str:
 def names_walls(mission: Mission) -> bool:
     """Minigrid's "object" and "grey object" mean the walls as well; no level says the first, and ours never do."""
     descriptors = [d for clause in mission.first + mission.second for d in (clause.object, clause.target) if d]
-    return any(d.noun == ANY_NOUN and d.colour in (ANY_COLOUR, GREY) for d in descriptors)
+    return any(d.noun == ANY_NOUN and d.color in (ANY_COLOR, GREY) for d in descriptors)
 
 
 def begin_both(layout: Layout, mission: Mission, strict: int, done: bool) -> tuple[DrawnLevel, Engine] | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from babyai.world.codes import (
     AFTER,
-    ANY_COLOUR,
+    ANY_COLOR,
     ANY_NOUN,
     ANYWHERE,
     BALL,
@@ -51,13 +51,13 @@ from babyai.world.state import make_worlds
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "episodes_minigrid320.jsonl.gz"
 
-THE_RED_KEY, A_DOOR = Descriptor(KEY, RED, ANYWHERE, True), Descriptor(DOOR, ANY_COLOUR, ANYWHERE, False)
+THE_RED_KEY, A_DOOR = Descriptor(KEY, RED, ANYWHERE, True), Descriptor(DOOR, ANY_COLOR, ANYWHERE, False)
 GO_TO_KEY = Clause(GO_TO, THE_RED_KEY)
 
 
 def descriptors_of(nouns):
     return st.builds(
-        Descriptor, st.sampled_from(nouns), st.integers(0, ANY_COLOUR), st.integers(ANYWHERE, BEHIND), st.booleans()
+        Descriptor, st.sampled_from(nouns), st.integers(0, ANY_COLOR), st.integers(ANYWHERE, BEHIND), st.booleans()
     )
 
 
@@ -136,7 +136,7 @@ def test_longest_sentence_fills_all_tokens():
 
 
 def test_english_of_each_form():
-    ball = Descriptor(BALL, ANY_COLOUR, BEHIND, False)
+    ball = Descriptor(BALL, ANY_COLOR, BEHIND, False)
     go, pick, open_, put = GO_TO_KEY, Clause(PICK_UP, ball), Clause(OPEN, A_DOOR), Clause(PUT_NEXT, ball, A_DOOR)
     assert str(Mission((go,))) == "go to the red key"
     assert str(Mission((pick, open_))) == "pick up a ball behind you and open a door"
@@ -167,7 +167,7 @@ def test_record_of_a_mission():
     assert (world.order, world.strict, world.definite) == (AFTER, 0, 0b01010001)
     assert world.verbs.tolist() == [GO_TO, NO_CLAUSE, PUT_NEXT, GO_TO]
     assert world.nouns.tolist() == [KEY, 0, 0, 0, KEY, DOOR, KEY, 0]
-    assert world.colours.tolist() == [RED, 0, 0, 0, RED, ANY_COLOUR, RED, 0]
+    assert world.colors.tolist() == [RED, 0, 0, 0, RED, ANY_COLOR, RED, 0]
     assert world.places.tolist() == [0] * 8
     assert (world.seed, worlds[1].order) == (-1, 255), "nothing else is touched"
 
@@ -187,7 +187,7 @@ def test_navigations():
     ("make", "message"),
     [
         (lambda: Descriptor(3, RED, ANYWHERE, True), "no noun has the code 3"),
-        (lambda: Descriptor(KEY, 7, ANYWHERE, True), "no colour has the code 7"),
+        (lambda: Descriptor(KEY, 7, ANYWHERE, True), "no color has the code 7"),
         (lambda: Descriptor(KEY, RED, -1, True), "no place has the code -1"),
         (lambda: Clause(NO_CLAUSE, THE_RED_KEY), "no verb has the code 0"),
         (lambda: Clause(PUT_NEXT, THE_RED_KEY), "'put' needs a target"),
@@ -208,7 +208,7 @@ def test_impossible_missions_are_refused(make, message):
 
 
 NOUN_NEXT = "'object', 'door', 'key', 'ball' or 'box'"
-COLOUR_NEXT = f"'red', 'green', 'blue', 'purple', 'yellow', 'grey', {NOUN_NEXT}"
+COLOR_NEXT = f"'red', 'green', 'blue', 'purple', 'yellow', 'grey', {NOUN_NEXT}"
 PLACE_NEXT = "'in front of you', 'behind you', 'on your left', 'on your right'"
 NEXT_NEXT = f"{PLACE_NEXT} or 'next to'"
 VERB_NEXT = "'go to', 'pick up', 'open' or 'put'"
@@ -223,11 +223,11 @@ REFUSED = [
     ("pick the ball", "     ^^^", "expected 'up', found 'the'"),
     ("go to ball", "      ^^^^", "expected 'the' or 'a', found 'ball'"),
     ("go to an object", "      ^^", "expected 'the' or 'a', found 'an'; did you mean 'a'?"),
-    ("Go to\tthe Bal", "          ^^^", f"expected {COLOUR_NEXT}, found 'Bal'; did you mean 'ball'?"),
-    ("open the gray door", "         ^^^^", f"expected {COLOUR_NEXT}, found 'gray'; did you mean 'grey'?"),
+    ("Go to\tthe Bal", "          ^^^", f"expected {COLOR_NEXT}, found 'Bal'; did you mean 'ball'?"),
+    ("open the gray door", "         ^^^^", f"expected {COLOR_NEXT}, found 'gray'; did you mean 'grey'?"),
     ("go to the red", "              ^", f"expected {NOUN_NEXT}, but the sentence ends"),
     ("go to the red blue ball", "              ^^^^", f"expected {NOUN_NEXT}, found 'blue'"),
-    ("go to a key.", "        ^^^^", f"expected {COLOUR_NEXT}, found 'key.'; did you mean 'key'?"),
+    ("go to a key.", "        ^^^^", f"expected {COLOR_NEXT}, found 'key.'; did you mean 'key'?"),
     ("pick up the red door", "                ^^^^", "a door cannot be picked up"),
     ("open the ball", "         ^^^^", "only a door can be opened, and 'ball' is not one"),
     ("put a door next to a key", "      ^^^^", "a door cannot be put somewhere else"),

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from babyai import Engine, _jit
-from babyai.world.codes import ALPHABETICAL_COLOURS
-from babyai.world.random import draw, draw_colour, flip, seed_generator, uniform
+from babyai.world.codes import ALPHABETICAL_COLORS
+from babyai.world.random import draw, draw_color, flip, seed_generator, uniform
 from babyai.world.state import make_worlds
 from tests.reference import generator_state
 from tests.scale import scaled
@@ -35,10 +35,10 @@ def seed_world(worlds, seed):
 
 
 @_jit.njit
-def draw_choices(worlds, flips, colours):
+def draw_choices(worlds, flips, colors):
     for k in range(len(flips)):
         flips[k] = flip(worlds[0])
-        colours[k] = draw_colour(worlds[0])
+        colors[k] = draw_color(worlds[0])
 
 
 def blank_worlds() -> np.ndarray:
@@ -88,13 +88,13 @@ def test_long_streams_are_numpys(seed: int) -> None:
     assert generator_state(worlds[0]) == theirs.bit_generator.state
 
 
-def test_flips_and_colours_are_minigrids() -> None:
+def test_flips_and_colors_are_minigrids() -> None:
     worlds, theirs, count = seeded(5), np.random.default_rng(5), scaled(1000)
-    flips, colours = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
-    draw_choices(worlds, flips, colours)
+    flips, colors = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+    draw_choices(worlds, flips, colors)
     for k in range(count):
         assert flips[k] == (theirs.integers(0, 2) == 0)
-        assert colours[k] == ALPHABETICAL_COLOURS[theirs.integers(0, 6)]
+        assert colors[k] == ALPHABETICAL_COLORS[theirs.integers(0, 6)]
 
 
 def test_no_choice_costs_no_draw() -> None:

@@ -137,7 +137,7 @@ def atomic_folder(folder: PathLike) -> Iterator[Path]:
         _check_replaceable(target)
         new.mkdir()
         yield new
-        _synchronise(new)
+        _synchronize(new)
         _swap(new, target)
     except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
@@ -197,22 +197,22 @@ def _swap(new: Path, target: Path) -> None:
         if replacing:
             os.rename(old, target)
         raise
-    _synchronise_folder(target.parent)
+    _synchronize_folder(target.parent)
     # The new one is there; what is left of the old one goes when the next is written.
     if replacing:
         with contextlib.suppress(OSError):
             _discard(old, new)
 
 
-def _synchronise(folder: Path) -> None:
+def _synchronize(folder: Path) -> None:
     """Waits until the disk has the files of a folder and the folder itself."""
     for path in folder.iterdir():
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
-    _synchronise_folder(folder)
+    _synchronize_folder(folder)
 
 
-def _synchronise_folder(folder: Path) -> None:
+def _synchronize_folder(folder: Path) -> None:
     # Windows can neither open folders nor needs to.
     if os.name != "posix":
         return

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from babyai.agents.config import AgentConfig
 from babyai.agents.language import AttentiveReader, SentenceReader
-from babyai.agents.vision import CHANNELS, VisualEncoder, conv_norm_relu, normalise
+from babyai.agents.vision import CHANNELS, VisualEncoder, conv_norm_relu, normalize
 
 NUM_ACTIONS = 7
 NUM_DIRECTIONS = 4
@@ -42,7 +42,7 @@ class FiLM(nn.Module):
     def modulate(self, x: Tensor, prepared: Tensor, instruction: Tensor) -> Tensor:
         """The rest."""
         scale, shift = self.scale_and_shift(instruction)[:, :, None, None].chunk(2, 1)
-        y = normalise(self.second_norm, prepared * scale + shift).relu_()
+        y = normalize(self.second_norm, prepared * scale + shift).relu_()
         return x + y if self.residual else y
 
 
@@ -83,7 +83,7 @@ class Model(nn.Module):
         features = config.memory_dim or CHANNELS + extra
         self.actor = nn.Sequential(nn.Linear(features, HEAD_DIM), nn.Tanh(), nn.Linear(HEAD_DIM, NUM_ACTIONS))
         self.critic = nn.Sequential(nn.Linear(features, HEAD_DIM), nn.Tanh(), nn.Linear(HEAD_DIM, 1))
-        self.apply(_initialise)
+        self.apply(_initialize)
 
     def forward(self, observation: dict[str, Tensor], memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One step: logits (B, 7), value (B,), memory (B, 2 * memory_dim)."""
@@ -159,7 +159,7 @@ def pass_gates(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     return leave.sigmoid() * c.tanh(), c
 
 
-def _initialise(module: nn.Module) -> None:
+def _initialize(module: nn.Module) -> None:
     """Rows of linear maps start as random directions of length one, without bias (the authors' code)."""
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight)

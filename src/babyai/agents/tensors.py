@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 from safetensors.torch import load as parse
-from safetensors.torch import save as serialise
+from safetensors.torch import save as serialize
 from torch import Tensor
 
 Dtype = Literal["float32", "bf16"]
@@ -214,7 +214,7 @@ def _checksum(tensors: dict[str, Tensor]) -> str:
 
 
 def _pack(tensors: dict[str, Tensor]) -> bytes:
-    return serialise(tensors, metadata={"format": "pt", "crc32": _checksum(tensors)})
+    return serialize(tensors, metadata={"format": "pt", "crc32": _checksum(tensors)})
 
 
 def _unpack(path: Path) -> dict[str, Tensor]:

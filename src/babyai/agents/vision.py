@@ -9,13 +9,13 @@ from babyai.agents.config import AgentConfig
 CHANNELS = 128
 # The original gives each of the three channels of a tile this many rows of one table.
 ROWS_PER_CHANNEL = 147
-# No type, colour or state of a world has a higher number.
+# No type, color or state of a world has a higher number.
 USED_ROWS = 16
 PIXELS_PER_TILE = 8
 
 
 class BagOfWords(nn.Module):
-    """Looks up type, colour and state of each tile, and merges the three vectors."""
+    """Looks up type, color and state of each tile, and merges the three vectors."""
 
     values: Tensor
 
@@ -86,10 +86,10 @@ def conv_norm_relu(filters: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor, weight: 
     assert filters.bias is not None
     bias = None if norm.training else filters.bias
     x = functional.conv2d(x, filters.weight if weight is None else weight, bias, padding=filters.padding)
-    return normalise(norm, x, left_out=filters.bias).relu_()
+    return normalize(norm, x, left_out=filters.bias).relu_()
 
 
-def normalise(norm: nn.BatchNorm2d, x: Tensor, left_out: Tensor | None = None) -> Tensor:
+def normalize(norm: nn.BatchNorm2d, x: Tensor, left_out: Tensor | None = None) -> Tensor:
     """`norm(x)` but for the count of batches, which nobody needs; left_out: (C,), what in training x is short of."""
     kept, momentum = norm.running_mean, norm.momentum
     assert kept is not None and momentum is not None

@@ -22,7 +22,7 @@ from babyai.demos.packed import Demos, pack_demos
 from babyai.demos.store import DemoFile, DemoWriter, PathLike, atomic_file
 from babyai.engine import MAX_SEED, Engine, check_seed
 from babyai.expert.expert import ExpertBatch, Style
-from babyai.levels.catalogue import Level, Rules, find_level
+from babyai.levels.catalog import Level, Rules, find_level
 
 BLOCK = 8192
 MANIFEST = "manifest.json"
@@ -92,7 +92,7 @@ def collect(
     order: dict[str, object] = {"header": asdict(header), "style": style, "version": EXPERT_VERSION}
     order |= {"episodes": episodes, "first_seed": first_seed, "block": BLOCK}
     if path.exists():
-        return _recognise(path, folder, header, style, blocks)
+        return _recognize(path, folder, header, style, blocks)
     try:
         with _begin(folder, order):
             _fill(blocks, header, style, threads or os.cpu_count() or 1, progress)
@@ -115,7 +115,7 @@ def _cut(levels: Sequence[Level], episodes: int, first_seed: int, folder: Path) 
             yield Block(level, first_seed + done, min(BLOCK, episodes - done), file)
 
 
-def _recognise(path: Path, folder: Path, header: Header, style: str, blocks: list[Block]) -> Collection:
+def _recognize(path: Path, folder: Path, header: Header, style: str, blocks: list[Block]) -> Collection:
     """What collecting would have made, if it is there already."""
     with DemoFile(path) as file:
         source = file.header.sources[0] if file.header.sources else None

@@ -80,7 +80,7 @@ def show(
                 + (f", {left_out:,} seeds without success" if left_out else "")
             )
         table = Table("level", "demos", "steps", "longest", "reward", box=None, header_style="bold")
-        for row in showing.summarise(demos):
+        for row in showing.summarize(demos):
             steps_of = f"{row.mean_length:.1f} ± {row.std_length:.1f}"
             table.add_row(row.level, f"{row.count:,}", steps_of, str(row.longest), f"{row.mean_reward:.3f}")
         screen.print(table)
@@ -100,7 +100,7 @@ def _draw(screen: Any, demo: Any, row: int, rules: Any, every_step: bool, delay:
 
     screen.print(f"\nrow {row}: {demo.level}, seed {demo.seed}: {demo.mission}")
     screen.print(f"{words_of_actions(demo.actions)}\n")
-    for step, picture in enumerate(draw_steps(demo, rules, colour=screen.is_terminal)):
+    for step, picture in enumerate(draw_steps(demo, rules, color=screen.is_terminal)):
         if every_step or step in (0, len(demo)):
             # Not through rich, which would read the brackets of a layout as its own.
             screen.file.write(picture + "\n")
@@ -183,7 +183,7 @@ def record(
         person: Your name, if the file shall tell it.
     """
     from babyai.demos.record import Recorder, next_seed, play_in_terminal, terminal_keys
-    from babyai.levels.catalogue import find_level
+    from babyai.levels.catalog import find_level
 
     if not sys.stdin.isatty():
         sys.exit("babyai: recording needs a terminal to read keys from")

@@ -15,7 +15,7 @@ from babyai.demos.header import DemoFileError
 from babyai.demos.packed import Demo
 from babyai.demos.store import DemoFile, PathLike
 from babyai.demos.verify import play_demo
-from babyai.levels.catalogue import Rules, find_level
+from babyai.levels.catalog import Rules, find_level
 
 
 def export_minari(

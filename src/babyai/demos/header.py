@@ -1,7 +1,7 @@
 """What a file of demonstrations says about itself, and the sentences with which one is refused.
 
 A seed and its actions mean something only in the world they were made in. So a file carries the rule set and, of each
-level, the version of its rules and all its settings; what differs from the installed catalogue is named, and refused.
+level, the version of its rules and all its settings; what differs from the installed catalog is named, and refused.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from babyai import __version__
-from babyai.levels.catalogue import Level, Rules, UnknownLevelError, find_level
+from babyai.levels.catalog import Level, Rules, UnknownLevelError, find_level
 
 FORMAT = "babyai demonstrations"
 FORMAT_VERSION = 1

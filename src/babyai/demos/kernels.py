@@ -3,7 +3,7 @@
 from babyai._jit import entry, njit
 from babyai.engine_kernels import step_world
 from babyai.world.judge import GOES_ON, SUCCESS
-from babyai.world.state import OVER, RUNNING
+from babyai.world.state import ENDED, RUNNING
 from babyai.world.view import VIEW_SIZE, write_view, write_view_of_size
 
 FINE = -1
@@ -136,4 +136,4 @@ def replay_batch(worlds, packed, offsets, lengths, rewards, first, last):
             if verdict == SUCCESS:
                 rewards[i] = 1.0 - 0.9 * (s.step_count / s.max_steps)
             if _is_over(s, verdict):
-                s.status = OVER
+                s.status = ENDED

@@ -13,7 +13,7 @@ from babyai.demos.merge import append
 from babyai.demos.packed import Demo, Demos, offsets_of
 from babyai.demos.store import DemoFile, PathLike
 from babyai.engine import Engine
-from babyai.levels.catalogue import Level, Rules, find_level
+from babyai.levels.catalog import Level, Rules, find_level
 from babyai.render.text import draw_text
 from babyai.world.codes import Action
 from babyai.world.language import words_of
@@ -68,14 +68,14 @@ class Recorder:
         return words_of(self.engine.missions[0])
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         """Whether the episode has ended."""
-        return bool(self.engine.over[0])
+        return bool(self.engine.done[0])
 
     @property
     def success(self) -> bool:
         """Whether the mission has been carried out."""
-        return self.over and self.reward > 0
+        return self.done and self.reward > 0
 
     def act(self, action: int) -> None:
         """Carries out one action."""
@@ -100,7 +100,7 @@ class Recorder:
         Raises:
             RuntimeError: It is not over yet.
         """
-        if not self.over:
+        if not self.done:
             raise RuntimeError("the episode is not over yet, so it is no demonstration")
         return Demo(self.level.name, self.seed, self.mission, np.array(self.actions, dtype=np.uint8), self.reward)
 
@@ -173,9 +173,9 @@ def play_in_terminal(
 
 def _press(recorder: Recorder, action: Action) -> str:
     """Carries out an action, if the episode goes on; returns what to say."""
-    if not recorder.over:
+    if not recorder.done:
         recorder.act(action)
-    if recorder.over and not recorder.success:
+    if recorder.done and not recorder.success:
         return "the mission has failed: u takes the last step back, n goes to the next one"
     return ""
 
@@ -186,7 +186,7 @@ def _screen(recorder: Recorder, note: str) -> str:
         f"{recorder.level.name}, seed {recorder.seed}, step {world.step_count} of {world.max_steps}",
         f"mission: {recorder.mission}",
         "",
-        draw_text(world, colour=True),
+        draw_text(world, color=True),
         "",
         HELP,
         note,

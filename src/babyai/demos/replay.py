@@ -50,7 +50,7 @@ class Chunk:
     seeds: np.ndarray
     count: int = 0
     taken: np.ndarray | None = None
-    """(T, N) uint8, what was done, where that is not what is to be learnt; None: `actions`."""
+    """(T, N) uint8, what was done, where that is not what is to be learned; None: `actions`."""
     position: dict[str, Any] = field(default_factory=dict, repr=False)
     """Where the replay stands after this chunk; see `Replay.state_dict`."""
 

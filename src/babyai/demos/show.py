@@ -8,7 +8,7 @@ import numpy as np
 from babyai.demos.packed import Demo
 from babyai.demos.store import DemoFile
 from babyai.demos.verify import play_demo
-from babyai.levels.catalogue import Rules
+from babyai.levels.catalog import Rules
 from babyai.render.text import draw_text
 from babyai.world.codes import Action
 
@@ -25,7 +25,7 @@ class LevelSummary:
     mean_reward: float
 
 
-def summarise(file: DemoFile) -> list[LevelSummary]:
+def summarize(file: DemoFile) -> list[LevelSummary]:
     """Figures for each level of a file, in one pass over it."""
     # Of each level: the number of rows, the sums of lengths, of their squares, and of rewards; and the longest.
     sums, longest = np.zeros((4, len(file.levels))), np.zeros(len(file.levels), dtype=np.int64)
@@ -44,13 +44,13 @@ def _summary(name: str, sums: list[float], longest: int) -> LevelSummary:
     return LevelSummary(name, int(count), mean, spread, longest, rewards / max(1.0, count))
 
 
-def draw_steps(demo: Demo, rules: Rules, colour: bool = False) -> Iterator[str]:
+def draw_steps(demo: Demo, rules: Rules, color: bool = False) -> Iterator[str]:
     """The world as text at the beginning and after each action, each with a line that says what was done."""
     for step, engine in enumerate(play_demo(demo, rules)):
         said = "begins" if step == 0 else Action(int(demo.actions[step - 1])).name
-        if engine.over[0]:
+        if engine.done[0]:
             said += f" - over, reward {engine.rewards[0]:.3f}"
-        yield f"{draw_text(engine.worlds[0], colour=colour)}\nstep {step}: {said}\n"
+        yield f"{draw_text(engine.worlds[0], color=color)}\nstep {step}: {said}\n"
 
 
 def words_of_actions(actions: np.ndarray) -> str:

@@ -17,7 +17,7 @@ from babyai.demos.packed import Demos, offsets_of, pack_demos
 from babyai.demos.store import DemoFile, PathLike
 from babyai.engine import Engine, check_seed
 from babyai.expert.expert import ExpertBatch, Style
-from babyai.levels.catalogue import Level, Rules, find_level
+from babyai.levels.catalog import Level, Rules, find_level
 
 # Seeds from here on are kept for validation and test.
 RESERVED = 10**9

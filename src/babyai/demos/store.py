@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from babyai.demos.header import DemoFileError, Header, Source, check_rules, read_header
 from babyai.demos.packed import SCHEMA, Demo, Demos, unpack_table
-from babyai.levels.catalogue import Rules
+from babyai.levels.catalog import Rules
 
 ROWS_PER_GROUP = 8192
 # Above this level, files become smaller far more slowly than collecting them becomes slower.
@@ -37,17 +37,17 @@ def atomic_file(path: Path, temporary: Path | None = None) -> Iterator[Path]:
     temporary = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        _synchronise(temporary)
+        _synchronize(temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     # Windows can neither open folders nor needs to.
     if os.name == "posix":
-        _synchronise(path.parent)
+        _synchronize(path.parent)
 
 
-def _synchronise(path: Path) -> None:
+def _synchronize(path: Path) -> None:
     """Waits until the disk has it."""
     descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
@@ -156,7 +156,7 @@ class DemoFile:
 
     Args:
         path: The file.
-        replayable: Refuse a file whose levels are not those of the installed catalogue. Without this it can be looked
+        replayable: Refuse a file whose levels are not those of the installed catalog. Without this it can be looked
             at, but not be replayed.
 
     Raises:

@@ -10,8 +10,8 @@ from babyai.demos import kernels
 from babyai.demos.packed import Demo, Demos, spell_missions
 from babyai.demos.store import DemoFile, PathLike
 from babyai.engine import Engine
-from babyai.levels.catalogue import Level, Rules, find_level
-from babyai.world.state import OVER
+from babyai.levels.catalog import Level, Rules, find_level
+from babyai.world.state import ENDED
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def check_demos(demos: Demos, levels: list[Level], rules: Rules, threads: int = 
         lambda _, first, last: (engine.kernel_worlds, demos.actions, demos.offsets, lengths, rewards, first, last),
     )
     engine.close()
-    over = engine.worlds.status == OVER
+    over = engine.worlds.status == ENDED
     named = np.asarray(pc.call_function("equal", [missions, demos.missions]).to_numpy(zero_copy_only=False), dtype=bool)
     wrong = ~(named & over & (lengths == demos.lengths) & (rewards == demos.rewards))
     if not wrong.any():

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from babyai.levels.catalogue import Level, Rules, find_level
+from babyai.levels.catalog import Level, Rules, find_level
 
 
 def check_choice(name: str, given: Any, known: Iterable[Any]) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from babyai.engine import Engine
-from babyai.levels.catalogue import Level
+from babyai.levels.catalog import Level
 from babyai.render.frame import draw_world, encode_grid
 from babyai.world.codes import (
     BOX,
-    COLOURS,
+    COLORS,
     DOOR,
     DOOR_LOCKED,
     DOOR_OPEN,
@@ -24,7 +24,7 @@ from babyai.world.codes import (
     Action,
     triple_of,
 )
-from babyai.world.state import UNBORN, index_of, position_of
+from babyai.world.state import NOT_RESET, index_of, position_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class GridObject:
     type: str
     """"wall", "door", "key", "ball" or "box"."""
     color: str
-    """Its colour, spelt as in Minigrid."""
+    """Its color, spelt as in Minigrid."""
     is_open: bool = False
     """Of a door."""
     is_locked: bool = False
@@ -43,9 +43,9 @@ class GridObject:
     """Of a box: what lies in it."""
 
     def encode(self) -> tuple[int, int, int]:
-        """The (type, colour, state) that images show."""
+        """The (type, color, state) that images show."""
         state = 0 if self.type != "door" or self.is_open else 1 + self.is_locked
-        return MINIGRID_TYPES.index(self.type), COLOURS.index(self.color), state
+        return MINIGRID_TYPES.index(self.type), COLORS.index(self.color), state
 
     def can_pickup(self) -> bool:
         """Whether the agent can take it."""
@@ -62,13 +62,13 @@ class GridObject:
 
 def object_of(cell: int, hidden: int = 0) -> GridObject | None:
     """The thing that a cell byte stands for, or None; `hidden` is what a marked box holds."""
-    kind, colour, state = triple_of(cell)
+    kind, color, state = triple_of(cell)
     if kind <= EMPTY:
         return None
     contains = object_of(hidden) if kind == BOX and cell & MARKED and hidden else None
     is_door = kind == DOOR
     return GridObject(
-        *(MINIGRID_TYPES[kind], COLOURS[colour]),
+        *(MINIGRID_TYPES[kind], COLORS[color]),
         *(is_door and state == DOOR_OPEN, is_door and state == DOOR_LOCKED, contains),
     )
 
@@ -116,7 +116,7 @@ class MinigridNames:
 
     @property
     def _is_unborn(self) -> bool:
-        return self._world.status == UNBORN
+        return self._world.status == NOT_RESET
 
     @property
     def level(self) -> Level:

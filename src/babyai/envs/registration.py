@@ -2,7 +2,7 @@
 
 import sys
 
-from babyai.levels.catalogue import BUILT_IN, LEVELS, Level
+from babyai.levels.catalog import BUILT_IN, LEVELS, Level
 
 
 def _register(level: Level) -> None:
@@ -22,20 +22,20 @@ def _register(level: Level) -> None:
 
 
 def register_all() -> None:
-    """Registers the whole catalogue; does nothing for ids that are there already."""
+    """Registers the whole catalog; does nothing for ids that are there already."""
     for level in LEVELS.values():
         _register(level)
 
 
 def register_level(level: Level) -> Level:
-    """Adds a level of your own to the catalogue and, as `babyai/<name>-v0`, to Gymnasium; returns it.
+    """Adds a level of your own to the catalog and, as `babyai/<name>-v0`, to Gymnasium; returns it.
 
     A level of yours that has the same name is replaced, so that a notebook cell can be run again.
     """
     if level.name in BUILT_IN:
         raise ValueError(f"{level.name!r} is one of BabyAI's own levels; choose another name")
     LEVELS[level.name] = level
-    # Whoever imports Gymnasium later finds the whole catalogue registered.
+    # Whoever imports Gymnasium later finds the whole catalog registered.
     if sys.modules.get("gymnasium") is not None:
         _register(level)
     return level

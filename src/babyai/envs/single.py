@@ -14,7 +14,7 @@ from babyai.engine import Engine
 from babyai.envs.arguments import check_choice, check_options, find_limited_level
 from babyai.envs.minigrid_names import MinigridNames
 from babyai.envs.spaces import TILE_PIXELS, Observation, action_space, single_space
-from babyai.levels.catalogue import Level, Rules
+from babyai.levels.catalog import Level, Rules
 from babyai.levels.layout import parse_layout
 from babyai.render.blit import rgb_views
 from babyai.render.frame import full_view
@@ -32,7 +32,7 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         level: A level or its name.
         rules: "paper" (the world of the paper) or "minigrid" (Minigrid 3.2.0 to the bit).
         render_mode: None, "rgb_array" (a picture of the whole world) or "ansi" (a drawing in text).
-        observation: What `image` holds: "symbolic", the agent's view as (type, colour, state), (7, 7, 3) uint8; "rgb",
+        observation: What `image` holds: "symbolic", the agent's view as (type, color, state), (7, 7, 3) uint8; "rgb",
             the same in pixels, (56, 56, 3); "full", the whole grid with the agent in it, (W, H, 3). "text" adds to the
             symbolic view the same in sentences, under the key `text`.
         view_size: The side of the agent's view, odd, 3 to 15.
@@ -81,7 +81,7 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         engine = self.engine
         self._action = np.zeros(1, dtype=np.int64)
         self._step_arguments = (
-            *(engine.kernel_worlds, self._action, engine.over, False, engine.view_size, engine._view_buffer),
+            *(engine.kernel_worlds, self._action, engine.done, False, engine.view_size, engine._view_buffer),
             *(engine.directions, engine.rewards, engine.terminated, engine.truncated, 0, 1),
         )
         view = engine.images[0]
@@ -198,15 +198,15 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         if self.render_mode == "rgb_array":
             return self.get_frame(self.highlight, self.tile_size, self.agent_pov)
         if self.render_mode == "ansi":
-            return self._draw(colour=True)
+            return self._draw(color=True)
         gym.logger.warn("render() was called, but no render_mode was chosen: give make() render_mode='rgb_array'")
         return None
 
-    def _draw(self, colour: bool) -> str:
-        return f"{draw_text(self.engine.worlds[0], colour)}\n{self.mission}"
+    def _draw(self, color: bool) -> str:
+        return f"{draw_text(self.engine.worlds[0], color)}\n{self.mission}"
 
     def __str__(self) -> str:
-        return super().__str__() if self._is_unborn else self._draw(colour=False)
+        return super().__str__() if self._is_unborn else self._draw(color=False)
 
     def __repr__(self) -> str:
         return super().__str__()

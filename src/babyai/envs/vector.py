@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 from babyai.engine import Engine, Episodes, check_seed
 from babyai.envs.arguments import check_choice, check_options, find_limited_level
 from babyai.envs.spaces import TILE_PIXELS, Observation, action_space, full_views, image_space, token_space
-from babyai.levels.catalogue import Level, Rules
+from babyai.levels.catalog import Level, Rules
 from babyai.render.blit import blit_views, rgb_views, view_tiles
 from babyai.render.frame import draw_world
 from babyai.render.text import draw_text
@@ -147,8 +147,8 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             Observations, rewards (N,) float64, terminations and truncations (N,) bool, infos.
         """
         engine, next_step = self.engine, self.autoreset_mode is AutoresetMode.NEXT_STEP
-        resting = engine.over.copy() if next_step and self._ready else None
-        engine.step(actions, rest=resting is not None)
+        resting = engine.done.copy() if next_step and self._ready else None
+        engine.step(actions, skip_done=resting is not None)
         if resting is not None and resting.any():
             engine.reset(chosen=resting)
             self._begin(resting)
@@ -182,7 +182,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             return infos | outcome
         infos |= {"final_obs": self._last_observations(which), "_final_obs": ended}
         infos |= {"final_info": outcome, "_final_info": ended}
-        self._begin(self.engine.reset_over())
+        self._begin(self.engine.reset_done())
         return infos
 
     def _statistics(self, which: np.ndarray) -> Arrays:
@@ -252,7 +252,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             raise RuntimeError("there is nothing to draw yet: call reset() first")
         worlds, views = self.engine.worlds, self.engine.images
         if self.render_mode == "ansi":
-            return tuple(f"{draw_text(w, colour=True)}\n{self.mission_text(i)}" for i, w in enumerate(worlds))
+            return tuple(f"{draw_text(w, color=True)}\n{self.mission_text(i)}" for i, w in enumerate(worlds))
         return tuple(draw_world(world, self.tile_size, view) for world, view in zip(worlds, views, strict=True))
 
     def close_extras(self, **kwargs: Any) -> None:

@@ -87,7 +87,7 @@ def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterat
 
 def _find_levels(levels: str, rules: Any) -> list[str]:
     """The names of the levels asked for; a wrong one is refused before anything is played."""
-    from babyai.levels.catalogue import PAPER_LEVELS, find_level
+    from babyai.levels.catalog import PAPER_LEVELS, find_level
 
     if levels.strip().lower() == "all":
         return list(PAPER_LEVELS)

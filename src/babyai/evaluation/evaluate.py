@@ -14,7 +14,7 @@ import numpy as np
 from babyai.engine import Engine, check_seed
 from babyai.evaluation.players import Player, evaluation_mode
 from babyai.evaluation.statistics import SOLVED, wilson_interval
-from babyai.levels.catalogue import Level, Rules
+from babyai.levels.catalog import Level, Rules
 
 VALIDATION_SEED = 10**9
 TEST_SEED = 2 * 10**9
@@ -98,7 +98,7 @@ def evaluate(
     engine = Engine(level, count, rules=rules)
     with evaluation_mode(player):
         rewards, lengths = _play(player, engine, missions, first_seed, progress)
-    return _summarise(engine.levels[0].name, rules, first_seed, rewards, lengths, time.perf_counter() - begun)
+    return _summarize(engine.levels[0].name, rules, first_seed, rewards, lengths, time.perf_counter() - begun)
 
 
 def _play(
@@ -113,7 +113,7 @@ def _play(
     player.begin(engine)
     first = np.ones(engine.num_worlds, dtype=bool)
     while finished < missions:
-        engine.step(player.act(engine, first), rest=True)
+        engine.step(player.act(engine, first), skip_done=True)
         first = np.zeros(engine.num_worlds, dtype=bool)
         ended = np.flatnonzero(engine.terminated | engine.truncated)
         if not ended.size:
@@ -132,7 +132,7 @@ def _play(
     return rewards, lengths
 
 
-def _summarise(
+def _summarize(
     level: str, rules: Rules, first_seed: int, rewards: np.ndarray, lengths: np.ndarray, seconds: float
 ) -> Evaluation:
     won = rewards > 0

@@ -96,7 +96,7 @@ class AgentPlayer:
             raise RuntimeError("call begin(engine) before act(engine, first)")
         images = rgb_views(engine.images) if self._pixels else engine.images
         # The actor's own numbers would depend on how many worlds there are.
-        chances = draw_chances(engine, self.seed) if self.sample else None
+        chances = draw_uniforms(engine, self.seed) if self.sample else None
         return self._actor.act(images, engine.missions, engine.directions, first, chances)
 
 
@@ -136,7 +136,7 @@ class RandomPlayer:
 
     def act(self, engine: Engine, first: np.ndarray) -> np.ndarray:
         """Any action."""
-        return (draw_chances(engine, self.seed) * NUM_ACTIONS).astype(np.int64)
+        return (draw_uniforms(engine, self.seed) * NUM_ACTIONS).astype(np.int64)
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def evaluation_mode(player: Any) -> Iterator[None]:
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def draw_chances(engine: Engine, seed: int) -> np.ndarray:
+def draw_uniforms(engine: Engine, seed: int) -> np.ndarray:
     """A random number for each world, from its mission's seed, its step and `seed`: the other worlds do not matter.
 
     Returns:

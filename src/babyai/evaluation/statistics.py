@@ -26,10 +26,10 @@ def wilson_interval(successes: int, count: int, confidence: float = 0.95) -> tup
         raise ValueError(f"{successes} successes out of {count} are not a success rate")
     z = _normal_quantile(confidence)
     rate, slack = successes / count, z * z / count
-    centre = (rate + slack / 2) / (1 + slack)
+    center = (rate + slack / 2) / (1 + slack)
     spread = z / (1 + slack) * math.sqrt(rate * (1 - rate) / count + slack / count / 4)
-    low = 0.0 if successes == 0 else centre - spread
-    high = 1.0 if successes == count else centre + spread
+    low = 0.0 if successes == 0 else center - spread
+    high = 1.0 if successes == count else center + spread
     return low, high
 
 
@@ -68,7 +68,7 @@ class Summary:
         return self.mean - BAND * self.std, self.mean + BAND * self.std
 
 
-def summarise(values: Numbers) -> Summary:
+def summarize(values: Numbers) -> Summary:
     """Mean, population standard deviation and number of the values."""
     every = np.asarray(values, dtype=np.float64)
     if every.ndim != 1 or every.size == 0:
@@ -93,7 +93,7 @@ class WelchTest:
 
 def welch_test(first: Numbers, second: Numbers, confidence: float = 0.95) -> WelchTest:
     """Whether two sets of runs differ in their means; their variances need not be equal."""
-    return welch_test_of_summaries(summarise(first), summarise(second), confidence)
+    return welch_test_of_summaries(summarize(first), summarize(second), confidence)
 
 
 def welch_test_of_summaries(first: Summary, second: Summary, confidence: float = 0.95) -> WelchTest:
@@ -120,10 +120,10 @@ def welch_test_of_summaries(first: Summary, second: Summary, confidence: float =
 # ------------------------------------------------------------ a run over time
 
 
-def centred_means(values: Numbers, window: int) -> np.ndarray:
+def centered_means(values: Numbers, window: int) -> np.ndarray:
     """The mean of a window around each value, NaN where the window does not fit.
 
-    An even window has one value more before its centre than after, as in pandas' `rolling(window, center=True)`, which
+    An even window has one value more before its center than after, as in pandas' `rolling(window, center=True)`, which
     the authors used.
 
     Returns:
@@ -140,16 +140,16 @@ def centred_means(values: Numbers, window: int) -> np.ndarray:
 
 
 def best_rolling_mean(values: Numbers, window: int) -> float | None:
-    """The highest centred mean: the paper's success rate of a run, over its validations (window 100, or 10).
+    """The highest centered mean: the paper's success rate of a run, over its validations (window 100, or 10).
 
     None where there are fewer values than the window holds.
     """
-    means = centred_means(values, window)
+    means = centered_means(values, window)
     means = means[~np.isnan(means)]
     return float(means.max()) if means.size else None
 
 
-def centred_sample_efficiency(
+def centered_sample_efficiency(
     success_rates: Numbers, episodes: Sequence[int] | np.ndarray, window: int, threshold: float = SOLVED
 ) -> int | None:
     """The episodes that a PPO run took to solve its level, as the paper counts them; None if it did not.
@@ -158,11 +158,11 @@ def centred_sample_efficiency(
         success_rates: (n,) of each row of the log.
         episodes: (n,) finished up to that row, since training began.
         window: Rows of the log, a row being ten updates: 100 in the paper, 10 for GoToRedBallGrey.
-        threshold: What the centred mean has to reach.
+        threshold: What the centered mean has to reach.
     """
     if len(success_rates) != len(episodes):
         raise ValueError(f"there are {len(success_rates)} success rates and {len(episodes)} counts of episodes")
-    reached = np.flatnonzero(centred_means(success_rates, window) >= threshold)
+    reached = np.flatnonzero(centered_means(success_rates, window) >= threshold)
     return int(episodes[reached[0]]) if reached.size else None
 
 

@@ -11,7 +11,7 @@ from babyai.expert.teacher_ways import active_side, is_strict
 from babyai.world.actions import front_of
 from babyai.world.codes import BOX, DONE, DROP, KIND_MASK, OPAQUE, OPEN, PICK_UP, PICKUP, TOGGLE
 from babyai.world.judge import GOES_ON, SUCCESS
-from babyai.world.state import ORIGIN, OVER, RUNNING
+from babyai.world.state import ENDED, ORIGIN, RUNNING
 
 PAPER, TEACHER = range(2)
 NOTHING_TAKEN = -1
@@ -102,7 +102,7 @@ def _play(s, e, f, style, actions):
         length += 1
         verdict, _ = step_world(s, taken)
         if verdict != GOES_ON or s.step_count >= s.max_steps:
-            s.status = OVER
+            s.status = ENDED
         if verdict == SUCCESS:
             return length, 1.0 - 0.9 * (s.step_count / s.max_steps)
     return length, 0.0

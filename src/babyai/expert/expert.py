@@ -10,7 +10,7 @@ from babyai.expert import advise
 from babyai.expert.state import EXPERT, NO_ADVICE, SEARCH, make_experts, make_search
 from babyai.expert.teacher import TROUBLE
 from babyai.world.codes import Action
-from babyai.world.state import OVER, WORLD, make_worlds
+from babyai.world.state import ENDED, WORLD, make_worlds
 
 Style = Literal["paper", "teacher"]
 STYLES: dict[str, int] = {"paper": advise.PAPER, "teacher": advise.TEACHER}
@@ -87,7 +87,7 @@ class ExpertBatch:
                 *(STYLES[self.style], actions, lengths, rewards, first, last),
             ),
         )
-        self.engine.over[:] = self.engine.worlds.status == OVER
+        self.engine.done[:] = self.engine.worlds.status == ENDED
         return actions, lengths, rewards
 
     def trouble(self, index: int = 0) -> str:

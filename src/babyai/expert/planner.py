@@ -20,7 +20,7 @@ from babyai.expert.search import (
     reaches,
 )
 from babyai.expert.state import MAX_STACK
-from babyai.world.actions import COLOUR_MASK, front_of
+from babyai.world.actions import COLOR_MASK, front_of
 from babyai.world.codes import (
     AFTER,
     DONE,
@@ -47,7 +47,7 @@ from babyai.world.view import STEPS
 
 GO_NEXT_TO, OPENING, CLOSING, TAKING, DROPPING, EXPLORING = range(6)
 NO_REASON, TO_OPEN, TO_PUT_NEXT, TO_EXPLORE, TO_UNLOCK, KEEPING_KEY = range(6)
-NO_TARGET, DESCRIPTOR, KEY_OF_COLOUR, DOOR_AT, CELL = range(5)
+NO_TARGET, DESCRIPTOR, KEY_OF_COLOR, DOOR_AT, CELL = range(5)
 # Instead of an action: the stack has changed, or the reference would have failed.
 CHANGED, BREAKDOWN = 7, 8
 
@@ -129,7 +129,7 @@ def _distance(f, s, p, adjacent):
 
 @njit
 def _nearest_of(s, e, f, target, value, adjacent):
-    """The nearest seen object that a descriptor, or a key's colour, names; NOWHERE, or BREAKDOWN as a negative."""
+    """The nearest seen object that a descriptor, or a key's color, names; NOWHERE, or BREAKDOWN as a negative."""
     best, best_distance, found = NOWHERE, FAR, False
     for base in range(0, MAX_SIZE * STRIDE, 8):
         if target == DESCRIPTOR and load_eight(s.tracks, base) & (EACH_BYTE << np.uint64(value)) == np.uint64(0):
@@ -141,7 +141,7 @@ def _nearest_of(s, e, f, target, value, adjacent):
                 # An empty cell in the tracks is where something carried, or a box now open, once lay.
                 if not (int(s.tracks[k]) >> value) & 1 or cell == EMPTY:
                     continue
-            elif cell & (KIND_MASK | COLOUR_MASK) != KEY | value << 4 or cell & OPAQUE:
+            elif cell & (KIND_MASK | COLOR_MASK) != KEY | value << 4 or cell & OPAQUE:
                 continue
             found = True
             if not is_seen(e, p):
@@ -164,7 +164,7 @@ def _comes_first(p, q):
 
 @njit
 def _is_harmless(s, e, p, except_p):
-    """Whether an object dropped at `p` leaves its eight neighbours connected and every object there in reach."""
+    """Whether an object dropped at `p` leaves its eight neighbors connected and every object there in reach."""
     empty, objects = 0, 0
     for k in range(8):
         q = p + RING[k]
@@ -208,7 +208,7 @@ def find_drop_cell(s, e, f, except_p):
 @njit
 def _has_key(s, door):
     held = int(s.carrying)
-    return held & KIND_MASK == KEY and (held ^ door) & COLOUR_MASK == 0
+    return held & KIND_MASK == KEY and (held ^ door) & COLOR_MASK == 0
 
 
 @njit
@@ -237,7 +237,7 @@ def _go_next_to(s, e, f):
     top = e.depth - 1
     reason, target, value = int(e.reasons[top]), int(e.targets[top]), int(e.values[top])
     p = value
-    if target == DESCRIPTOR or target == KEY_OF_COLOUR:
+    if target == DESCRIPTOR or target == KEY_OF_COLOR:
         p = _nearest_of(s, e, f, target, value, reason == TO_PUT_NEXT)
         if p < 0:
             return BREAKDOWN
@@ -249,7 +249,7 @@ def _go_next_to(s, e, f):
         e.depth -= 1
         push(e, GO_NEXT_TO, TO_OPEN, DOOR_AT, p)
         push_plain(e, TAKING)
-        return push(e, GO_NEXT_TO, NO_REASON, KEY_OF_COLOUR, (cell >> 4) & 7)
+        return push(e, GO_NEXT_TO, NO_REASON, KEY_OF_COLOR, (cell >> 4) & 7)
     front = front_of(s)
     right = STEPS[(int(s.agent_dir) + 1) & 3]
     if _steps_between(p, int(s.agent)) == (1 if reason == TO_PUT_NEXT else 0):
@@ -274,7 +274,7 @@ def _go_next_to(s, e, f):
 
 @njit
 def _follow(s, e, f, step, front, right):
-    """One action towards the neighbouring cell `step`, or a plan to clear it."""
+    """One action toward the neighboring cell `step`, or a plan to clear it."""
     if step == front:
         cell = int(s.cells[front])
         if _is_steppable(cell):
@@ -331,7 +331,7 @@ def _open(s, e, f):
         push_plain(e, OPENING)
         push_go_to_cell(e, front)
         push_plain(e, TAKING)
-        push(e, GO_NEXT_TO, NO_REASON, KEY_OF_COLOUR, (cell >> 4) & 7)
+        push(e, GO_NEXT_TO, NO_REASON, KEY_OF_COLOR, (cell >> 4) & 7)
         if s.carrying:
             push_plain(e, DROPPING)
             push_go_to_cell(e, here)

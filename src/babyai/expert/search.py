@@ -11,10 +11,10 @@ from babyai._jit import njit
 from babyai.world.codes import DOOR, EMPTY, KEY, KIND_MASK, LOCKED_DOOR, OPAQUE
 from babyai.world.view import STEPS, visible_window
 
-# In which order the neighbours of a cell are tried, by the heading in which it was entered. The reference's order
+# In which order the neighbors of a cell are tried, by the heading in which it was entered. The reference's order
 # depends on the compass; the teacher's is straight on, right, left, back.
 REFERENCE_ORDER, RELATIVE_ORDER = range(2)
-NEIGHBOURS = np.array(
+NEIGHBORS = np.array(
     [
         [[0, 1, 3, 2], [1, 0, 2, 3], [2, 3, 1, 0], [3, 2, 0, 1]],
         [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]],
@@ -95,7 +95,7 @@ def _spread(f, s, e):
     f.next += 1
     if p == int(s.agent) or can_pass(s, e, p, f.blockers):
         for k in range(4):
-            way = NEIGHBOURS[REFERENCE_ORDER, heading, k]
+            way = NEIGHBORS[REFERENCE_ORDER, heading, k]
             q = p + STEPS[way]
             if f.stamp[q] != f.epoch:
                 _reach(f, q, p, int(f.distance[p]) + 1, way)

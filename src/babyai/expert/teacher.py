@@ -8,11 +8,11 @@ back: that is what lets the teacher do without a memory.
 """
 
 from babyai._jit import njit
-from babyai.expert.search import NEIGHBOURS, RELATIVE_ORDER, is_seen
+from babyai.expert.search import NEIGHBORS, RELATIVE_ORDER, is_seen
 from babyai.expert.state import NO_ADVICE
 from babyai.expert.teacher_blockers import choose_blocker, next_blocker
-from babyai.expert.teacher_errands import NOTHING, choose_errand, count_blockers, needs_hands
 from babyai.expert.teacher_places import choose_place
+from babyai.expert.teacher_subgoals import NOTHING, choose_errand, count_blockers, needs_hands
 from babyai.expert.teacher_ways import (
     LOCKED,
     UNSEEN,
@@ -25,7 +25,7 @@ from babyai.expert.teacher_ways import (
     is_strict,
     spread_freely,
     start_ways,
-    step_towards,
+    step_toward,
 )
 from babyai.world.codes import (
     DONE,
@@ -45,7 +45,7 @@ from babyai.world.codes import (
     TOGGLE,
     WALL,
 )
-from babyai.world.state import DONE_ACTIONS, ORIGIN, OVER, STRIDE
+from babyai.world.state import DONE_ACTIONS, ENDED, ORIGIN, STRIDE
 from babyai.world.view import STEPS, VIEW_SIZE
 
 # How far one goes to look around before clearing the way.
@@ -65,7 +65,7 @@ TROUBLE = {
 def teach(s, e, f):
     """The next action, or NO_ADVICE with the reason in `e.trouble`."""
     e.trouble = 0
-    if s.status == OVER or _should_say_done(s):
+    if s.status == ENDED or _should_say_done(s):
         return DONE
     start_ways(f, s)
     errand = choose_errand(f, s, e)
@@ -131,7 +131,7 @@ def _advance(f, s, e, stand, p, action):
         p, action = stand, FORWARD
     elif p == int(s.agent):
         return _step_aside(s, e)
-    step = p if stand == int(s.agent) else step_towards(f, s, p)
+    step = p if stand == int(s.agent) else step_toward(f, s, p)
     if step != p or action == FORWARD:
         return _walk(s, e, step)
     if action == DONE or (action == DROP and not _is_looked_at(s)):
@@ -142,7 +142,7 @@ def _advance(f, s, e, stand, p, action):
 
 @njit
 def _face(s, e, p, action):
-    """The action if the agent faces its neighbour `p`, else a turn towards it."""
+    """The action if the agent faces its neighbor `p`, else a turn toward it."""
     ahead, agent = int(s.agent_dir), int(s.agent)
     if p == agent + STEPS[ahead]:
         return action
@@ -171,7 +171,7 @@ def _width(s, e, step):
 
 @njit
 def _walk(s, e, p):
-    """One step into the neighbour `p`, opening it if it is a closed door."""
+    """One step into the neighbor `p`, opening it if it is a closed door."""
     cell = int(s.cells[p])
     return _face(s, e, p, TOGGLE if cell & KIND_MASK == DOOR and cell & OPAQUE else FORWARD)
 
@@ -200,7 +200,7 @@ def _step_aside(s, e):
     """A step off the cell that is to be faced; an object is picked up if it leaves no way out."""
     for wanted in range(2):
         for turn in range(4):
-            p = int(s.agent) + STEPS[NEIGHBOURS[RELATIVE_ORDER, int(s.agent_dir), turn]]
+            p = int(s.agent) + STEPS[NEIGHBORS[RELATIVE_ORDER, int(s.agent_dir), turn]]
             if wanted == 0 and can_enter(s, e, p):
                 return _walk(s, e, p)
             if wanted == 1 and not s.carrying and is_object(s, e, p):

@@ -1,8 +1,8 @@
 """Which object to take out of the way: one whose removal leaves less to do, wherever it will be put."""
 
 from babyai._jit import njit
-from babyai.expert.teacher_errands import choose_errand, count_blockers, needs_hands
 from babyai.expert.teacher_places import choose_place, cost_after, cost_of
+from babyai.expert.teacher_subgoals import choose_errand, count_blockers, needs_hands
 from babyai.expert.teacher_ways import UNSEEN, find_from, first_blocker, is_object, spread_freely, start_ways
 from babyai.world.codes import BOX, EMPTY, KIND_MASK, MARKED
 from babyai.world.state import ORIGIN

@@ -3,8 +3,8 @@
 import numpy as np
 
 from babyai._jit import njit
-from babyai.expert.search import NEIGHBOURS, RELATIVE_ORDER, is_seen
-from babyai.expert.teacher_errands import choose_errand, count_blockers
+from babyai.expert.search import NEIGHBORS, RELATIVE_ORDER, is_seen
+from babyai.expert.teacher_subgoals import choose_errand, count_blockers
 from babyai.expert.teacher_ways import (
     FREE,
     active_side,
@@ -146,7 +146,7 @@ def choose_place(f, s, e, errand):
         stand = int(f.order[k])
         k += 1
         for turn in range(4):
-            place = stand + STEPS[NEIGHBOURS[RELATIVE_ORDER, int(s.agent_dir), turn]]
+            place = stand + STEPS[NEIGHBORS[RELATIVE_ORDER, int(s.agent_dir), turn]]
             if s.cells[place] == EMPTY and is_seen(e, place) and best > enough:
                 trials += 1
                 cost = cost_after(f, s, e, stand, place)

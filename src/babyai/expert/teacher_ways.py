@@ -10,7 +10,7 @@ It uses the same scratch as `search`, with `place` as the level and bit CROSSED 
 """
 
 from babyai._jit import njit
-from babyai.expert.search import NEIGHBOURS, RELATIVE_ORDER, is_seen
+from babyai.expert.search import NEIGHBORS, RELATIVE_ORDER, is_seen
 from babyai.world.codes import (
     AFTER,
     BOX,
@@ -99,7 +99,7 @@ def can_enter(s, e, p):
 
 @njit
 def _expand(f, s, e, k):
-    """Reaches the neighbours of the cell at place k of the order."""
+    """Reaches the neighbors of the cell at place k of the order."""
     p = int(f.order[k])
     entered = int(f.entered[k])
     crossed = entered & CROSSED
@@ -107,7 +107,7 @@ def _expand(f, s, e, k):
     if cell & KIND_MASK == DOOR and cell & OPAQUE:
         crossed = CROSSED
     for turn in range(4):
-        way = NEIGHBOURS[RELATIVE_ORDER, entered & 3, turn]
+        way = NEIGHBORS[RELATIVE_ORDER, entered & 3, turn]
         q = p + STEPS[way]
         if f.stamp[q] != f.epoch and (int(s.cells[q]) & KIND_MASK != WALL or not is_seen(e, q)):
             _reach(f, q, p, int(f.distance[p]) + 1, way | crossed)
@@ -173,7 +173,7 @@ def _spread_level(f, s, e):
 
 @njit
 def beside_tracked(s, e, p, bit):
-    """Whether a seen neighbour of `p` is an object or door of that descriptor."""
+    """Whether a seen neighbor of `p` is an object or door of that descriptor."""
     for way in range(4):
         q = p + STEPS[way]
         if holds_tracked(s, q, bit) and is_seen(e, q):
@@ -183,7 +183,7 @@ def beside_tracked(s, e, p, bit):
 
 @njit
 def _is(s, e, p, entered, what, detail):
-    """Whether cell `p` is of the kind that is looked for; `detail` is a bit of the tracks, or a colour."""
+    """Whether cell `p` is of the kind that is looked for; `detail` is a bit of the tracks, or a color."""
     if what <= UNSEEN_HERE:
         return not is_seen(e, p) and (what == UNSEEN or entered & CROSSED == 0)
     if not is_seen(e, p):
@@ -239,7 +239,7 @@ def is_key_for(held, door):
 
 
 @njit
-def step_towards(f, s, p):
+def step_toward(f, s, p):
     """The first cell on the way to `p`, which has been reached and is not the agent's own."""
     while int(f.parent[p]) != int(s.agent):
         p = int(f.parent[p])

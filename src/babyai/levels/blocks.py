@@ -19,7 +19,7 @@ from babyai.world.codes import (
     WALL,
     WALL_CELL,
 )
-from babyai.world.random import COLOUR_ORDER, draw, draw_colour, flip
+from babyai.world.random import COLOR_ORDER, draw, draw_color, flip
 from babyai.world.state import ORIGIN, STRIDE
 from babyai.world.view import STEPS
 
@@ -84,7 +84,7 @@ def _build_walls(s, d, inner):
 
 @njit
 def _draw_slots(s, d, column, row):
-    """Draws where doors of a room would be, on its right and below; the neighbours share them."""
+    """Draws where doors of a room would be, on its right and below; the neighbors share them."""
     inner = d.room_size - 1
     left, top = column * inner, row * inner
     room = row * d.columns + column
@@ -108,7 +108,7 @@ def _draw_slots(s, d, column, row):
 
 
 @njit
-def neighbour(d, room, side):
+def neighbor(d, room, side):
     """The number of the room on that side; only for sides that have a slot."""
     if side == RIGHT_SIDE:
         return room + 1
@@ -130,7 +130,7 @@ def room_at(d, p):
 @njit
 def _link(d, room, side):
     d.linked[room, side] = 1
-    d.linked[neighbour(d, room, side), (side + 2) & 3] = 1
+    d.linked[neighbor(d, room, side), (side + 2) & 3] = 1
 
 
 @njit
@@ -181,8 +181,8 @@ def last(d):
 
 
 @njit
-def add_door(s, d, column, row, side, colour, locked):
-    """A door in a wall of the room. Side, colour and whether it is locked are drawn where they are ANY."""
+def add_door(s, d, column, row, side, color, locked):
+    """A door in a wall of the room. Side, color and whether it is locked are drawn where they are ANY."""
     room = row * d.columns + column
     if side == ANY:
         for _ in range(PLACING_TRIES):
@@ -192,13 +192,13 @@ def add_door(s, d, column, row, side, colour, locked):
             side = ANY
         if side == ANY:
             return False
-    if colour == ANY:
-        colour = draw_colour(s)
+    if color == ANY:
+        color = draw_color(s)
     if locked == ANY:
         locked = 1 if flip(s) else 0
     d.locked[room] = locked
     _link(d, room, side)
-    return put(s, d, int(d.slots[room, side]), (LOCKED_DOOR if locked else DOOR) | colour << 4 | OPAQUE)
+    return put(s, d, int(d.slots[room, side]), (LOCKED_DOOR if locked else DOOR) | color << 4 | OPAQUE)
 
 
 @njit
@@ -211,7 +211,7 @@ def connected_rooms(d, start):
             if (frontier >> room) & 1:
                 for side in range(4):
                     if d.linked[room, side]:
-                        spread |= 1 << neighbour(d, room, side)
+                        spread |= 1 << neighbor(d, room, side)
         frontier = spread & ~reached
         reached |= frontier
         if frontier == 0:
@@ -220,8 +220,8 @@ def connected_rooms(d, start):
 
 
 @njit
-def connect_all(s, d, without_colour):
-    """Adds unlocked doors at random until every room can be reached; `without_colour` (or ANY) is not used."""
+def connect_all(s, d, without_color):
+    """Adds unlocked doors at random until every room can be reached; `without_color` (or ANY) is not used."""
     everywhere = (1 << (d.rows * d.columns)) - 1
     start = room_at(d, int(s.agent))
     reached = connected_rooms(d, start)
@@ -232,24 +232,24 @@ def connect_all(s, d, without_colour):
         room = row * d.columns + column
         if not d.slots[room, side] or d.linked[room, side]:
             continue
-        if d.locked[room] or d.locked[neighbour(d, room, side)]:
+        if d.locked[room] or d.locked[neighbor(d, room, side)]:
             continue
-        if not add_door(s, d, column, row, side, _door_colour(s, without_colour), 0):
+        if not add_door(s, d, column, row, side, _door_color(s, without_color), 0):
             return False
         reached = connected_rooms(d, start)
     return False
 
 
 @njit
-def _door_colour(s, without):
-    """A colour drawn from the alphabetical list, less one of them if asked."""
+def _door_color(s, without):
+    """A color drawn from the alphabetical list, less one of them if asked."""
     if without == ANY:
-        return draw_colour(s)
+        return draw_color(s)
     k = draw(s, 0, 5)
-    for colour in COLOUR_ORDER:
-        if colour != without:
+    for color in COLOR_ORDER:
+        if color != without:
             if k == 0:
-                return colour
+                return color
             k -= 1
     return without
 
@@ -287,13 +287,13 @@ def place(s, d, column, row, cell):
 
 
 @njit
-def add_object(s, d, column, row, kind, colour):
-    """An object in the room; kind and colour are drawn, in that order, where they are ANY."""
+def add_object(s, d, column, row, kind, color):
+    """An object in the room; kind and color are drawn, in that order, where they are ANY."""
     if kind == ANY:
         kind = KIND_ORDER[draw(s, 0, 3)]
-    if colour == ANY:
-        colour = draw_colour(s)
-    return place(s, d, column, row, kind | colour << 4)
+    if color == ANY:
+        color = draw_color(s)
+    return place(s, d, column, row, kind | color << 4)
 
 
 @njit
@@ -306,11 +306,11 @@ def _exists(s, d, cell):
 
 @njit
 def add_distractors(s, d, column, row, count, unique):
-    """Random objects in one room, or each in a random one; `unique`: none like another in kind and colour."""
+    """Random objects in one room, or each in a random one; `unique`: none like another in kind and color."""
     for _ in range(count):
         for _ in range(PLACING_TRIES):
-            colour = draw_colour(s)
-            cell = KIND_ORDER[draw(s, 0, 3)] | colour << 4
+            color = draw_color(s)
+            cell = KIND_ORDER[draw(s, 0, 3)] | color << 4
             if not (unique and _exists(s, d, cell)):
                 break
         else:
@@ -364,7 +364,7 @@ def place_agent_outside(s, d, room):
 
 @njit
 def _flood_row(d, y, height):
-    """Spreads the flood into row y from its neighbours and along it; tells whether anything changed."""
+    """Spreads the flood into row y from its neighbors and along it; tells whether anything changed."""
     above = int(d.flood[y - 1]) if y > 0 else 0
     below = int(d.flood[y + 1]) if y < height - 1 else 0
     walkable, before = int(d.walkable[y]), int(d.flood[y])

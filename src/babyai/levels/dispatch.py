@@ -4,7 +4,7 @@ Compiled code cannot be handed a function and still be found in the cache, so th
 """
 
 from babyai._jit import njit
-from babyai.levels.catalogue import RECIPES
+from babyai.levels.catalog import RECIPES
 from babyai.levels.generator import random_level
 from babyai.levels.hand_placed import (
     go_to_blocked,

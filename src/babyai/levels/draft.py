@@ -17,7 +17,7 @@ DRAFT = np.dtype(
         ("count", np.int64),
         ("things", np.int16, MAX_THINGS),
         # Rooms are numbered row * columns + column, sides right 0, down 1, left 2, up 3. A slot is where a door on
-        # that side would be (0: no neighbour), `linked` tells that there is a door or no wall.
+        # that side would be (0: no neighbor), `linked` tells that there is a door or no wall.
         ("slots", np.int16, (MAX_ROOMS, 4)),
         ("linked", np.uint8, (MAX_ROOMS, 4)),
         ("locked", np.uint8, MAX_ROOMS),
@@ -30,7 +30,7 @@ DRAFT = np.dtype(
     align=True,
 )
 
-# What a level is to compiled code: its row of the catalogue.
+# What a level is to compiled code: its row of the catalog.
 LEVEL = np.dtype(
     [
         ("recipe", np.int64),
@@ -43,7 +43,7 @@ LEVEL = np.dtype(
         ("variant", np.int64),
         ("strict", np.int64),
         ("carrying", np.int64),
-        ("colours", np.int64, 2),
+        ("colors", np.int64, 2),
         ("locked_room", np.float64),
         ("locations", np.int64),
         ("unblocking", np.int64),

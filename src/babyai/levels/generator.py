@@ -20,7 +20,7 @@ from babyai.levels.blocks import (
 from babyai.levels.instruct import describe
 from babyai.world.codes import (
     AFTER,
-    ANY_COLOUR,
+    ANY_COLOR,
     ANYWHERE,
     BALL,
     BEFORE,
@@ -36,7 +36,7 @@ from babyai.world.codes import (
     PUT_NEXT,
 )
 from babyai.world.judge import fits, has_descriptor, lies_in
-from babyai.world.random import COLOUR_ORDER, draw, flip, uniform
+from babyai.world.random import COLOR_ORDER, draw, flip, uniform
 from babyai.world.state import MAX_DESCRIPTORS, ORIGIN, STRIDE
 
 # What a descriptor may name: box, ball and key; the door as well; or the door alone.
@@ -68,11 +68,11 @@ def _add_locked_room(s, d):
             break
     if d.locked_room == ANY or not add_door(s, d, column, row, side, ANY, 1):
         return False
-    colour = (int(s.cells[last(d)]) >> 4) & 7
+    color = (int(s.cells[last(d)]) >> 4) & 7
     for _ in range(PLACING_TRIES):
         column, row = draw(s, 0, d.columns), draw(s, 0, d.rows)
         if row * d.columns + column != d.locked_room:
-            return add_object(s, d, column, row, KEY, colour)
+            return add_object(s, d, column, row, KEY, color)
     return False
 
 
@@ -131,27 +131,27 @@ def _random_clause(s, d, level, clause):
 
 @njit
 def _random_descriptor(s, d, level, k, first_noun, last_noun):
-    """Draws colour, noun and place until something in the world is so described."""
+    """Draws color, noun and place until something in the world is so described."""
     for _ in range(DESCRIBING_TRIES):
         pick = draw(s, 0, 7)
-        colour = ANY_COLOUR if pick == 0 else COLOUR_ORDER[pick - 1]
+        color = ANY_COLOR if pick == 0 else COLOR_ORDER[pick - 1]
         noun = NOUN_ORDER[draw(s, first_noun, last_noun)]
         place = ANYWHERE
         if level.locations and flip(s):
             place = ON_LEFT + draw(s, 0, 4)
-        if _is_named(s, d, level, noun, colour, place):
-            describe(s, k, noun, colour, place)
+        if _is_named(s, d, level, noun, color, place):
+            describe(s, k, noun, color, place)
             return True
     return False
 
 
 @njit
-def _is_named(s, d, level, noun, colour, place):
+def _is_named(s, d, level, noun, color, place):
     """Whether a descriptor matches anything; in levels without implicit unlocking, anything outside the locked room."""
     only_outside = not level.implicit_unlock and d.locked_room != ANY
     for i in range(d.count):
         p = int(d.things[i])
-        if fits(int(s.cells[p]), noun, colour) and lies_in(s, p, place):
+        if fits(int(s.cells[p]), noun, color) and lies_in(s, p, place):
             if not (only_outside and _in_room(d, p, d.locked_room)):
                 return True
     return False
@@ -168,11 +168,11 @@ def _in_room(d, p, room):
 
 @njit
 def _asks_for_a_needed_key(s, d):
-    """Whether the mission names a key of the colour of a locked door, which the agent may have to use up."""
+    """Whether the mission names a key of the color of a locked door, which the agent may have to use up."""
     for i in range(d.count):
         cell = int(s.cells[int(d.things[i])])
         if cell & KIND_MASK == LOCKED_DOOR:
             for k in range(MAX_DESCRIPTORS):
-                if has_descriptor(s, k) and s.nouns[k] == KEY and s.colours[k] == (cell >> 4) & 7:
+                if has_descriptor(s, k) and s.nouns[k] == KEY and s.colors[k] == (cell >> 4) & 7:
                     return True
     return False

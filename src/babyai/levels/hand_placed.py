@@ -4,7 +4,7 @@ from babyai._jit import njit
 from babyai.levels.blocks import ANY, DOWN_SIDE, RIGHT_SIDE, UP_SIDE, add_door, at, place_agent, put
 from babyai.levels.instruct import describe, in_order, say
 from babyai.world.codes import (
-    ANY_COLOUR,
+    ANY_COLOR,
     ANYWHERE,
     BALL,
     BEFORE,
@@ -22,7 +22,7 @@ from babyai.world.codes import (
 )
 from babyai.world.state import STRIDE
 
-YELLOW_BALL, BLUE_BALL, RED_BALL = (BALL | colour << 4 for colour in (YELLOW, BLUE, RED))
+YELLOW_BALL, BLUE_BALL, RED_BALL = (BALL | color << 4 for color in (YELLOW, BLUE, RED))
 YELLOW_BOX, GREEN_BOX, BLUE_KEY = BOX | YELLOW << 4, BOX | GREEN << 4, KEY | BLUE << 4
 
 
@@ -34,10 +34,10 @@ def _set_agent(s, x, y, heading):
 
 
 @njit
-def _put_clause(s, clause, kind, colour, target_kind, target_colour):
+def _put_clause(s, clause, kind, color, target_kind, target_color):
     s.verbs[clause] = PUT_NEXT
-    describe(s, 2 * clause, kind, colour, ANYWHERE)
-    describe(s, 2 * clause + 1, target_kind, target_colour, ANYWHERE)
+    describe(s, 2 * clause, kind, color, ANYWHERE)
+    describe(s, 2 * clause + 1, target_kind, target_color, ANYWHERE)
     return True
 
 
@@ -88,7 +88,7 @@ def put_next_to_identical(s, d, level):
         and put(s, d, at(4, 4), BLUE_BALL)
         and put(s, d, at(2, 2), RED_BALL)
         and _put_clause(s, 0, BALL, BLUE, BOX, YELLOW)
-        and _put_clause(s, 2, BOX, YELLOW, BALL, ANY_COLOUR)
+        and _put_clause(s, 2, BOX, YELLOW, BALL, ANY_COLOR)
         and in_order(s, BEFORE, 0)
     )
 

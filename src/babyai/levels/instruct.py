@@ -2,7 +2,7 @@
 
 from babyai._jit import njit
 from babyai.world.codes import (
-    ANY_COLOUR,
+    ANY_COLOR,
     ANYWHERE,
     DOOR,
     GO_TO,
@@ -18,10 +18,10 @@ from babyai.world.state import MAX_CLAUSES, MAX_DESCRIPTORS
 
 
 @njit
-def describe(s, k, noun, colour, place):
+def describe(s, k, noun, color, place):
     """Sets descriptor k."""
     s.nouns[k] = noun
-    s.colours[k] = colour
+    s.colors[k] = color
     s.places[k] = place
 
 
@@ -37,17 +37,17 @@ def clear_mission(s):
 
 @njit
 def describe_thing(s, k, p):
-    """Sets descriptor k to the kind and colour of what lies at `p`."""
+    """Sets descriptor k to the kind and color of what lies at `p`."""
     cell = int(s.cells[p])
     kind = cell & KIND_MASK
     describe(s, k, DOOR if kind == LOCKED_DOOR else kind, (cell >> 4) & 7, ANYWHERE)
 
 
 @njit
-def say(s, clause, verb, noun, colour, place):
+def say(s, clause, verb, noun, color, place):
     """Sets a clause with one descriptor."""
     s.verbs[clause] = verb
-    describe(s, 2 * clause, noun, colour, place)
+    describe(s, 2 * clause, noun, color, place)
     return True
 
 
@@ -75,7 +75,7 @@ def open_door(s, p):
 
 @njit
 def open_any_door(s):
-    return say(s, 0, OPEN, DOOR, ANY_COLOUR, ANYWHERE)
+    return say(s, 0, OPEN, DOOR, ANY_COLOR, ANYWHERE)
 
 
 @njit

@@ -2,9 +2,9 @@
 
     ##   wall               >> vv << ^^   the agent, heading right, down, left, up
     ..   empty (or two spaces)            r> rv r< r^   the agent in an open red door
-    ro   an object: a colour letter and a kind letter
+    ro   an object: a color letter and a kind letter
 
-Colours are r g b p y and a (grey). Kinds are o ball, k key, x box, d closed door, l locked door, / open door.
+Colors are r g b p y and a (grey). Kinds are o ball, k key, x box, d closed door, l locked door, / open door.
 `render.text.draw_text` writes the same notation. Every fault is a `LayoutError` that names the line and the column.
 """
 
@@ -27,7 +27,7 @@ from babyai.world.codes import (
 )
 from babyai.world.state import MAX_SIZE, MIN_SIZE, ORIGIN, STRIDE, index_of
 
-COLOUR_LETTERS = "rgbpya"
+COLOR_LETTERS = "rgbpya"
 KIND_LETTERS = {"o": BALL, "k": KEY, "x": BOX, "d": DOOR, "l": LOCKED_DOOR}
 OPEN_DOOR_LETTER = "/"
 ARROWS = ">v<^"
@@ -75,10 +75,10 @@ class _Row:
 
 def _make_cell_texts() -> dict[str, int]:
     texts = {WALL_TEXT: WALL_CELL, EMPTY_TEXT: EMPTY, BLANK_TEXT: EMPTY}
-    for colour, letter in enumerate(COLOUR_LETTERS):
+    for color, letter in enumerate(COLOR_LETTERS):
         for kind_letter, kind in KIND_LETTERS.items():
-            texts[letter + kind_letter] = cell_of(kind, colour)
-        texts[letter + OPEN_DOOR_LETTER] = cell_of(DOOR, colour) & ~OPAQUE
+            texts[letter + kind_letter] = cell_of(kind, color)
+        texts[letter + OPEN_DOOR_LETTER] = cell_of(DOOR, color) & ~OPAQUE
     return texts
 
 
@@ -86,7 +86,7 @@ def _make_agent_texts() -> dict[str, tuple[int, int]]:
     texts = {}
     for heading, arrow in enumerate(ARROWS):
         texts[arrow + arrow] = EMPTY, heading
-        for letter in COLOUR_LETTERS:
+        for letter in COLOR_LETTERS:
             texts[letter + arrow] = CELL_TEXTS[letter + OPEN_DOOR_LETTER], heading
     return texts
 
@@ -203,8 +203,8 @@ def _suggest(text: str) -> str:
             return f"did you mean {guess!r}?"
     kinds = " ".join(KIND_LETTERS)
     return (
-        f"write '##' (wall), '..' (empty), {' '.join(repr(2 * arrow) for arrow in ARROWS)} (the agent), or a colour "
-        f"letter ({' '.join(COLOUR_LETTERS)}) and a kind letter ({kinds} {OPEN_DOOR_LETTER})"
+        f"write '##' (wall), '..' (empty), {' '.join(repr(2 * arrow) for arrow in ARROWS)} (the agent), or a color "
+        f"letter ({' '.join(COLOR_LETTERS)}) and a kind letter ({kinds} {OPEN_DOOR_LETTER})"
     )
 
 

@@ -1,6 +1,6 @@
 """One short recipe per family of levels: what is drawn and placed, in which order, and what the agent is told.
 
-A recipe gets the world `s`, the draft `d` (its rooms are built already) and the level's row of the catalogue. It
+A recipe gets the world `s`, the draft `d` (its rooms are built already) and the level's row of the catalog. It
 returns False to reject the attempt. `RECIPES` gives each its number; `build` calls it.
 """
 
@@ -31,7 +31,7 @@ from babyai.levels.blocks import (
 from babyai.levels.instruct import go_to, in_order, open_any_door, open_door, pick_up, put_next, say
 from babyai.world.codes import (
     AFTER,
-    ANY_COLOUR,
+    ANY_COLOR,
     ANY_NOUN,
     ANYWHERE,
     BALL,
@@ -48,7 +48,7 @@ from babyai.world.codes import (
     PICK_UP,
     RED,
 )
-from babyai.world.random import COLOUR_ORDER, draw, draw_colour, flip
+from babyai.world.random import COLOR_ORDER, draw, draw_color, flip
 
 UNLOCKED, LOCKED = 0, 1
 
@@ -103,8 +103,8 @@ def go_to_red_blue_ball(s, d, level):
         cell = int(s.cells[int(d.things[k])])
         if cell == BALL | RED << 4 or cell == BALL | BLUE << 4:
             return False
-    colour = RED if draw(s, 0, 2) == 0 else BLUE
-    return add_object(s, d, 0, 0, BALL, colour) and all_reachable(s, d) and go_to(s, last(d))
+    color = RED if draw(s, 0, 2) == 0 else BLUE
+    return add_object(s, d, 0, 0, BALL, color) and all_reachable(s, d) and go_to(s, last(d))
 
 
 @njit
@@ -159,51 +159,51 @@ def open_red_door(s, d, level):
     return open_door(s, int(d.things[0]))
 
 
-BY_EITHER, BY_COLOUR, BY_PLACE = range(3)
+BY_EITHER, BY_COLOR, BY_PLACE = range(3)
 
 
 @njit
 def open_one_door(s, d, level):
-    """Four doors around the agent, told apart by colour or by place, as `variant` says."""
-    colours = COLOUR_ORDER.copy()
+    """Four doors around the agent, told apart by color or by place, as `variant` says."""
+    colors = COLOR_ORDER.copy()
     for side in range(4):
-        if not add_door(s, d, 1, 1, side, take(s, colours, 6 - side), UNLOCKED):
+        if not add_door(s, d, 1, 1, side, take(s, colors, 6 - side), UNLOCKED):
             return False
     by = level.variant
     if by == BY_EITHER:
-        by = BY_COLOUR if draw(s, 0, 2) == 0 else BY_PLACE
-    if by == BY_COLOUR:
+        by = BY_COLOR if draw(s, 0, 2) == 0 else BY_PLACE
+    if by == BY_COLOR:
         open_door(s, int(d.things[0]))
     else:
-        say(s, 0, OPEN, DOOR, ANY_COLOUR, ON_LEFT + draw(s, 0, 4))
+        say(s, 0, OPEN, DOOR, ANY_COLOR, ON_LEFT + draw(s, 0, 4))
     s.strict = level.strict
     return place_agent(s, d, 1, 1)
 
 
 @njit
 def open_two_doors(s, d, level):
-    """A door to the left, then one to the right; the level may fix their colours."""
+    """A door to the left, then one to the right; the level may fix their colors."""
     first, second = two_of(s, 0, 6)
-    first_colour = COLOUR_ORDER[first] if level.colours[0] == ANY else level.colours[0]
-    second_colour = COLOUR_ORDER[second] if level.colours[1] == ANY else level.colours[1]
+    first_color = COLOR_ORDER[first] if level.colors[0] == ANY else level.colors[0]
+    second_color = COLOR_ORDER[second] if level.colors[1] == ANY else level.colors[1]
     if not (
-        add_door(s, d, 1, 1, LEFT_SIDE, first_colour, UNLOCKED)
-        and add_door(s, d, 1, 1, RIGHT_SIDE, second_colour, UNLOCKED)
+        add_door(s, d, 1, 1, LEFT_SIDE, first_color, UNLOCKED)
+        and add_door(s, d, 1, 1, RIGHT_SIDE, second_color, UNLOCKED)
         and place_agent(s, d, 1, 1)
     ):
         return False
-    say(s, 0, OPEN, DOOR, first_colour, ANYWHERE)
-    say(s, 2, OPEN, DOOR, second_colour, ANYWHERE)
+    say(s, 0, OPEN, DOOR, first_color, ANYWHERE)
+    say(s, 2, OPEN, DOOR, second_color, ANYWHERE)
     return in_order(s, BEFORE, level.strict)
 
 
 @njit
 def open_doors_in_order(s, d, level):
-    colours = COLOUR_ORDER.copy()
+    colors = COLOR_ORDER.copy()
     count = level.objects
     chosen = np.empty(6, dtype=np.int64)
     for k in range(count):
-        chosen[k] = take(s, colours, 6 - k)
+        chosen[k] = take(s, colors, 6 - k)
     for k in range(count):
         if not add_door(s, d, 1, 1, ANY, chosen[k], UNLOCKED):
             return False
@@ -235,13 +235,13 @@ def pick_up_maze(s, d, level):
 
 @njit
 def pick_up_distinct(s, d, level):
-    """Named by its kind, its colour or both, all five objects being different."""
+    """Named by its kind, its color or both, all five objects being different."""
     if not (add_distractors(s, d, ANY, ANY, 5, True) and place_agent(s, d, 0, 0)):
         return False
     pick_up(s, random_thing(s, d, 0))
     by = draw(s, 0, 3)
     if by == 0:
-        s.colours[0] = ANY_COLOUR
+        s.colors[0] = ANY_COLOR
     elif by == 1:
         s.nouns[0] = ANY_NOUN
     s.strict = level.strict
@@ -263,7 +263,7 @@ def pick_up_above(s, d, level):
 def one_room(s, d, level):
     if not (add_object(s, d, 0, 0, BALL, ANY) and place_agent(s, d, ANY, ANY)):
         return False
-    return say(s, 0, PICK_UP, BALL, ANY_COLOUR, ANYWHERE)
+    return say(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
 
 
 @njit
@@ -272,7 +272,7 @@ def find_object(s, d, level):
     row = draw(s, 0, d.columns)
     if not (add_object(s, d, column, row, ANY, ANY) and place_agent(s, d, 1, 1) and connect_all(s, d, ANY)):
         return False
-    return say(s, 0, PICK_UP, int(s.cells[int(d.things[0])]) & KIND_MASK, ANY_COLOUR, ANYWHERE)
+    return say(s, 0, PICK_UP, int(s.cells[int(d.things[0])]) & KIND_MASK, ANY_COLOR, ANYWHERE)
 
 
 @njit
@@ -353,11 +353,11 @@ def _lock_a_room(s, d, level):
     column, row = draw(s, 0, d.columns), draw(s, 0, d.rows)
     if not add_door(s, d, column, row, ANY, ANY, LOCKED):
         return ANY
-    colour = (int(s.cells[last(d)]) >> 4) & 7
+    color = (int(s.cells[last(d)]) >> 4) & 7
     key_column, key_row = draw(s, 0, d.columns), draw(s, 0, d.rows)
     while not level.minigrid and key_column == column and key_row == row:
         key_column, key_row = draw(s, 0, d.columns), draw(s, 0, d.rows)
-    if not add_object(s, d, key_column, key_row, KEY, colour):
+    if not add_object(s, d, key_column, key_row, KEY, color):
         return ANY
     return row * d.columns + column
 
@@ -407,8 +407,8 @@ def unlock(s, d, level):
 def unlock_local(s, d, level):
     if not add_door(s, d, 1, 1, ANY, ANY, LOCKED):
         return False
-    colour = (int(s.cells[last(d)]) >> 4) & 7
-    if not (add_object(s, d, 1, 1, KEY, colour) and add_distractors(s, d, 1, 1, level.objects, True)):
+    color = (int(s.cells[last(d)]) >> 4) & 7
+    if not (add_object(s, d, 1, 1, KEY, color) and add_distractors(s, d, 1, 1, level.objects, True)):
         return False
     return place_agent(s, d, 1, 1) and open_any_door(s)
 
@@ -418,7 +418,7 @@ def key_in_box(s, d, level):
     if not add_door(s, d, 1, 1, ANY, ANY, LOCKED):
         return False
     s.hidden = KEY | int(s.cells[last(d)]) & 7 << 4
-    return place(s, d, 1, 1, BOX | MARKED | draw_colour(s) << 4) and place_agent(s, d, 1, 1) and open_any_door(s)
+    return place(s, d, 1, 1, BOX | MARKED | draw_color(s) << 4) and place_agent(s, d, 1, 1) and open_any_door(s)
 
 
 @njit
@@ -426,15 +426,15 @@ def unlock_pickup(s, d, level):
     """A box behind a locked door; `variant` 1 puts a ball before the door."""
     if not (add_object(s, d, 1, 0, BOX, ANY) and add_door(s, d, 0, 0, RIGHT_SIDE, ANY, LOCKED)):
         return False
-    colour = (int(s.cells[last(d)]) >> 4) & 7
-    if level.variant == 1 and not put(s, d, last(d) - 1, BALL | draw_colour(s) << 4):
+    color = (int(s.cells[last(d)]) >> 4) & 7
+    if level.variant == 1 and not put(s, d, last(d) - 1, BALL | draw_color(s) << 4):
         return False
-    if not (add_object(s, d, 0, 0, KEY, colour) and add_distractors(s, d, ANY, ANY, level.objects, True)):
+    if not (add_object(s, d, 0, 0, KEY, color) and add_distractors(s, d, ANY, ANY, level.objects, True)):
         return False
     if not place_agent(s, d, 0, 0):
         return False
     if level.variant == 1:
-        return say(s, 0, PICK_UP, BOX, ANY_COLOUR, ANYWHERE)
+        return say(s, 0, PICK_UP, BOX, ANY_COLOR, ANYWHERE)
     return pick_up(s, int(d.things[0]))
 
 
@@ -442,13 +442,13 @@ def unlock_pickup(s, d, level):
 def unlock_to_unlock(s, d, level):
     first, second = two_of(s, 0, 6)
     return (
-        add_door(s, d, 0, 0, RIGHT_SIDE, COLOUR_ORDER[first], LOCKED)
-        and add_object(s, d, 2, 0, KEY, COLOUR_ORDER[first])
-        and add_door(s, d, 1, 0, RIGHT_SIDE, COLOUR_ORDER[second], LOCKED)
-        and add_object(s, d, 1, 0, KEY, COLOUR_ORDER[second])
+        add_door(s, d, 0, 0, RIGHT_SIDE, COLOR_ORDER[first], LOCKED)
+        and add_object(s, d, 2, 0, KEY, COLOR_ORDER[first])
+        and add_door(s, d, 1, 0, RIGHT_SIDE, COLOR_ORDER[second], LOCKED)
+        and add_object(s, d, 1, 0, KEY, COLOR_ORDER[second])
         and add_object(s, d, 0, 0, BALL, ANY)
         and place_agent(s, d, 1, 0)
-        and say(s, 0, PICK_UP, BALL, ANY_COLOUR, ANYWHERE)
+        and say(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
     )
 
 
@@ -459,11 +459,11 @@ def key_corridor(s, d, level):
     row = draw(s, 0, d.rows)
     if not add_door(s, d, 2, row, LEFT_SIDE, ANY, LOCKED):
         return False
-    colour = (int(s.cells[last(d)]) >> 4) & 7
+    color = (int(s.cells[last(d)]) >> 4) & 7
     return (
         add_object(s, d, 2, row, BALL, ANY)
-        and add_object(s, d, 0, draw(s, 0, d.rows), KEY, colour)
+        and add_object(s, d, 0, draw(s, 0, d.rows), KEY, color)
         and place_agent(s, d, 1, d.rows // 2)
         and connect_all(s, d, ANY)
-        and say(s, 0, PICK_UP, BALL, ANY_COLOUR, ANYWHERE)
+        and say(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
     )

@@ -10,9 +10,9 @@ import numpy as np
 
 from babyai._jit import entry, njit
 from babyai.render.tiles import draw_tile
-from babyai.world.codes import COLOURS, EMPTY, TRIPLES, UNSEEN, UP_HEADING, WALL
+from babyai.world.codes import COLORS, EMPTY, TRIPLES, UNSEEN, UP_HEADING, WALL
 
-# A tile's place in the table: three bits of type, three of colour, two of state.
+# A tile's place in the table: three bits of type, three of color, two of state.
 NUM_TILES = 256
 # The size of the tiles agents see; a row of such a tile is three words of eight bytes.
 SMALL = 8
@@ -20,7 +20,7 @@ SMALL = 8
 
 @njit
 def tile_index(triple):
-    """Where the tile of a (type, colour, state) stands in a tile table; never outside it, whatever is given."""
+    """Where the tile of a (type, color, state) stands in a tile table; never outside it, whatever is given."""
     return (int(triple[0]) & 7) << 5 | (int(triple[1]) & 7) << 2 | int(triple[2]) & 3
 
 
@@ -95,9 +95,9 @@ def view_tiles(size: int) -> tuple[np.ndarray, np.ndarray]:
     # What never occurs looks unseen.
     tiles[:] = draw_tile(UNSEEN, size)
     agent_tiles[:] = draw_tile(EMPTY, size, UP_HEADING, highlight=True)
-    for cell, (kind, colour, state) in enumerate(TRIPLES.tolist()):
-        if kind == EMPTY or (kind >= WALL and colour < len(COLOURS)):
-            at = kind << 5 | colour << 2 | state
+    for cell, (kind, color, state) in enumerate(TRIPLES.tolist()):
+        if kind == EMPTY or (kind >= WALL and color < len(COLORS)):
+            at = kind << 5 | color << 2 | state
             tiles[at] = draw_tile(cell, size, highlight=True)
             agent_tiles[at] = draw_tile(cell, size, UP_HEADING, highlight=True)
     tiles.setflags(write=False)

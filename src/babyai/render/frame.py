@@ -49,7 +49,7 @@ def seen_cells(world: np.record, view: np.ndarray) -> np.ndarray:
 
 
 def encode_grid(world: np.record) -> np.ndarray:
-    """The grid without the agent, (W, H, 3) uint8 of (type, colour, state), indexed [x][y]."""
+    """The grid without the agent, (W, H, 3) uint8 of (type, color, state), indexed [x][y]."""
     return np.ascontiguousarray(TRIPLES[grid_cells(world).T])
 
 

@@ -27,7 +27,7 @@ def save_png(frame: np.ndarray, path: str | os.PathLike[str]) -> None:
 def save_gif(frames: Iterable[np.ndarray], path: str | os.PathLike[str], fps: float = 8) -> None:
     """The frames lie at `path` as an endless GIF, all with one palette.
 
-    Up to 256 different colours are kept exactly; beyond that the nearest of 256 are taken.
+    Up to 256 different colors are kept exactly; beyond that the nearest of 256 are taken.
 
     Args:
         frames: (H, W, 3) uint8 each, all of one size.
@@ -56,22 +56,22 @@ def _checked(frame: np.ndarray) -> np.ndarray:
 def _to_one_palette(frames: list[np.ndarray]) -> list[Image.Image]:
     """The frames as palette images that share one palette."""
     packed = [frame @ np.array([1 << 16, 1 << 8, 1], dtype=np.int32) for frame in frames]
-    used = np.unique(np.concatenate([np.unique(colours) for colours in packed]))
+    used = np.unique(np.concatenate([np.unique(colors) for colors in packed]))
     palette, entry_of_used = _choose_palette(np.stack([used >> 16, used >> 8 & 255, used & 255], axis=1))
     images = []
-    for colours in packed:
-        image = Image.fromarray(entry_of_used[np.searchsorted(used, colours)])
+    for colors in packed:
+        image = Image.fromarray(entry_of_used[np.searchsorted(used, colors)])
         image.putpalette(palette.tobytes())
         images.append(image)
     return images
 
 
-def _choose_palette(colours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A palette of at most 256 of the (K, 3) colours, (P, 3) uint8, and each colour's entry in it, (K,) uint8."""
-    colours = colours.astype(np.uint8)
-    if len(colours) <= MAX_PALETTE:
-        return colours, np.arange(len(colours), dtype=np.uint8)
-    reduced = Image.fromarray(colours[None]).quantize(MAX_PALETTE, dither=Image.Dither.NONE)
+def _choose_palette(colors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A palette of at most 256 of the (K, 3) colors, (P, 3) uint8, and each color's entry in it, (K,) uint8."""
+    colors = colors.astype(np.uint8)
+    if len(colors) <= MAX_PALETTE:
+        return colors, np.arange(len(colors), dtype=np.uint8)
+    reduced = Image.fromarray(colors[None]).quantize(MAX_PALETTE, dither=Image.Dither.NONE)
     palette = np.array(reduced.getpalette(), dtype=np.uint8).reshape(-1, 3)
     return palette, np.asarray(reduced)[0]
 

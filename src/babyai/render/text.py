@@ -6,8 +6,8 @@ from babyai.levels.layout import cell_text, grid_cells
 from babyai.world.codes import (
     BALL,
     BOX,
-    COLOUR_SHIFT,
-    COLOURS,
+    COLOR_SHIFT,
+    COLORS,
     DOOR,
     DOOR_CLOSED,
     DOOR_LOCKED,
@@ -20,36 +20,36 @@ from babyai.world.codes import (
 )
 from babyai.world.state import position_of
 
-# Terminal colours by colour number; walls are filled blocks, empty cells faint, the agent in reverse.
-ANSI_COLOURS = ("1;31", "1;32", "1;34", "1;35", "1;33", "1;37")
+# Terminal colors by color number; walls are filled blocks, empty cells faint, the agent in reverse.
+ANSI_COLORS = ("1;31", "1;32", "1;34", "1;35", "1;33", "1;37")
 ANSI_WALL, ANSI_EMPTY, ANSI_AGENT = "90;100", "2", "7"
 
 KIND_NAMES = {DOOR: "door", KEY: "key", BALL: "ball", BOX: "box"}
 DOOR_STATES = {DOOR_OPEN: "an open", DOOR_CLOSED: "a closed", DOOR_LOCKED: "a locked"}
 
 
-def draw_text(world: np.record, colour: bool = False) -> str:
+def draw_text(world: np.record, color: bool = False) -> str:
     """The whole grid as text, one line a row and two characters a cell, in the notation of `levels.layout`.
 
-    Without colour the text is a layout that `parse_layout` reads back; what is carried or lies in a box is not shown.
+    Without color the text is a layout that `parse_layout` reads back; what is carried or lies in a box is not shown.
 
     Args:
         world: one world record.
-        colour: whether to add the colour codes of terminals.
+        color: whether to add the color codes of terminals.
     """
     x, y = position_of(world.agent)
-    rows = [[_paint(cell, cell_text(cell), colour) for cell in row] for row in grid_cells(world).tolist()]
+    rows = [[_paint(cell, cell_text(cell), color) for cell in row] for row in grid_cells(world).tolist()]
     here = int(grid_cells(world)[y, x])
-    rows[y][x] = _paint(here, cell_text(here, world.agent_dir), colour, ANSI_AGENT)
+    rows[y][x] = _paint(here, cell_text(here, world.agent_dir), color, ANSI_AGENT)
     return "\n".join("".join(row) for row in rows)
 
 
-def _paint(cell: int, text: str, colour: bool, style: str | None = None) -> str:
-    if not colour:
+def _paint(cell: int, text: str, color: bool, style: str | None = None) -> str:
+    if not color:
         return text
     kind = cell & KIND_MASK
     if style is None:
-        style = {WALL: ANSI_WALL, EMPTY: ANSI_EMPTY}.get(kind, ANSI_COLOURS[cell >> COLOUR_SHIFT & 7])
+        style = {WALL: ANSI_WALL, EMPTY: ANSI_EMPTY}.get(kind, ANSI_COLORS[cell >> COLOR_SHIFT & 7])
     return f"\x1b[{style}m{text}\x1b[0m"
 
 
@@ -95,11 +95,11 @@ def _walls_in_line(image: np.ndarray) -> list[tuple[int, int]]:
 
 def _name(triple: np.ndarray) -> str:
     """An object with its article: "a red ball", "an open green door"."""
-    kind, colour, state = triple.tolist()
+    kind, color, state = triple.tolist()
     if kind == WALL:
         return "a wall"
     article = DOOR_STATES[state] if kind == DOOR else "a"
-    return f"{article} {COLOURS[colour]} {KIND_NAMES[kind]}"
+    return f"{article} {COLORS[color]} {KIND_NAMES[kind]}"
 
 
 def _direction(ahead: int, right: int) -> str:

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from babyai.world.codes import BALL, BOX, COLOUR_SHIFT, DOOR, EMPTY, KEY, KIND_MASK, LOCKED_DOOR, OPAQUE, UNSEEN, WALL
+from babyai.world.codes import BALL, BOX, COLOR_SHIFT, DOOR, EMPTY, KEY, KIND_MASK, LOCKED_DOOR, OPAQUE, UNSEEN, WALL
 
-# Indexed by colour number.
-COLOUR_RGB = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (112, 39, 195), (255, 255, 0), (100, 100, 100))
+# Indexed by color number.
+COLOR_RGB = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (112, 39, 195), (255, 255, 0), (100, 100, 100))
 BLACK = (0, 0, 0)
 LINE_RGB = (100, 100, 100)
 AGENT_RGB = (255, 0, 0)
@@ -29,8 +29,8 @@ class Canvas:
 
     def __init__(self, size: int) -> None:
         self.pixels = np.zeros((size, size, 3), dtype=np.uint8)
-        centres = (np.arange(size) + 0.5) / size
-        self.x, self.y = centres[None, :], centres[:, None]
+        centers = (np.arange(size) + 0.5) / size
+        self.x, self.y = centers[None, :], centers[:, None]
 
     def rectangle(self, left: float, right: float, top: float, bottom: float, rgb: Rgb) -> None:
         """Paints a rectangle, its edges included."""
@@ -107,7 +107,7 @@ def _paint_cell(canvas: Canvas, cell: int) -> None:
     kind = cell & KIND_MASK
     if kind in (UNSEEN, EMPTY):
         return
-    rgb = COLOUR_RGB[cell >> COLOUR_SHIFT & 7]
+    rgb = COLOR_RGB[cell >> COLOR_SHIFT & 7]
     if kind == WALL:
         canvas.square(0.0, rgb)
     elif kind == LOCKED_DOOR:

@@ -112,7 +112,7 @@ def train(kind: str, module: Any, options: "TrainingOptions", seeds: int) -> Non
         sys.exit("babyai: stopped at once; the same command with --resume goes on from the last checkpoint")
     if not options.quiet:
         for session in sessions:
-            console().print("\n" + summarise(kind, session))
+            console().print("\n" + summarize(kind, session))
     if any(session.run.interrupted for session in sessions):
         sys.exit("babyai: stopped before the end")
 
@@ -130,7 +130,7 @@ def train_several(
     return train_side_by_side(training, runs, quiet=options.quiet)
 
 
-def summarise(kind: str, session: "Session") -> str:
+def summarize(kind: str, session: "Session") -> str:
     """What came of a run, where it is, and what can be done with it."""
     from babyai.agents.config import is_custom
 

@@ -24,7 +24,7 @@ from babyai.training.imitation import (
     prepare,
     read_weights,
 )
-from babyai.training.labelled import LabelledPlay, MixedChunks
+from babyai.training.labeled import LabeledPlay, MixedChunks
 from babyai.training.panel import Panel
 from babyai.training.session import Session, Stop
 from babyai.training.turns import Turns, finish
@@ -75,8 +75,8 @@ class DaggerOptions(ImitationOptions):
 def train(options: DaggerOptions, *, stop: Stop = lambda: False) -> Session:
     """Trains until the epochs or the patience are over; the run's folder has everything, and a closed session is given.
 
-    Every frame that is learnt from has been labelled by the expert. Beside all `frames`, each row says how many
-    `labelled_frames` were labelled for this agent: the states that it visited, or those of the demonstrations added.
+    Every frame that is learned from has been labeled by the expert. Beside all `frames`, each row says how many
+    `labelled_frames` were labeled for this agent: the states that it visited, or those of the demonstrations added.
     """
     return finish(training(options, stop=stop))
 
@@ -98,12 +98,12 @@ def training(
 
 
 def learn_states(options: DaggerOptions, session: Session, stop: Stop) -> Turns[None]:
-    """Learns from demonstrations and labelled play, side by side."""
+    """Learns from demonstrations and labeled play, side by side."""
     protocol, source = options.resolve(), open_source(options, session)
     lanes = max(2, count_lanes(protocol, source))
     acting = min(lanes - 1, max(1, round(options.share * lanes)))
     weights = read_weights(options)
-    play = LabelledPlay(
+    play = LabeledPlay(
         session.model,
         acting,
         source.levels,

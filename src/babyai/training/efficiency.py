@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from babyai.evaluation.statistics import centred_sample_efficiency
+from babyai.evaluation.statistics import centered_sample_efficiency
 
 # The authors smooth over so many rows of results, and over fewer on one level.
 WINDOW, SHORT_WINDOW = 100, 10
@@ -21,14 +21,14 @@ class SampleEfficiency:
     """How many episodes it took to succeed in 99 %, counted in both ways.
 
     Attributes:
-        centred: As the authors do: the first row about which the mean of `window` rows reaches 99 %.
+        centered: As the authors do: the first row about which the mean of `window` rows reaches 99 %.
         trailing: The first time that of the last 1 000 finished episodes 99 % succeeded.
     """
 
     def __init__(self, window: int, worlds: int) -> None:
         self.window, self.worlds = window, worlds
         self.episodes = 0
-        self.centred: float | None = None
+        self.centered: float | None = None
         self.trailing: int | None = None
         self.rates: list[float] = []
         self.counts: list[int] = []
@@ -52,13 +52,13 @@ class SampleEfficiency:
                 self.trailing = self.episodes
 
     def close_row(self) -> dict[str, float]:
-        """Success, return and length for a row of results; looks whether the centred figure is known now."""
+        """Success, return and length for a row of results; looks whether the centered figure is known now."""
         rate = sum(value > 0 for value in self.latest) / len(self.latest)
         self.rates.append(rate)
         self.counts.append(self.episodes)
-        if self.centred is None:
+        if self.centered is None:
             recent = slice(max(0, len(self.rates) - self.window), None)
-            self.centred = centred_sample_efficiency(self.rates[recent], self.counts[recent], self.window)
+            self.centered = centered_sample_efficiency(self.rates[recent], self.counts[recent], self.window)
         row = {"success": rate, "return": _mean(self.returns), "length": _mean(self.lengths)}
         self.returns, self.lengths = [], []
         return row
@@ -66,7 +66,7 @@ class SampleEfficiency:
     @property
     def known(self) -> bool:
         """Whether both figures are."""
-        return self.centred is not None and self.trailing is not None
+        return self.centered is not None and self.trailing is not None
 
     def state(self) -> dict[str, Any]:
         """All of it, in the types of JSON."""

@@ -71,7 +71,7 @@ class Feed:
         taken = chunk.actions if chunk.taken is None else chunk.taken
         arrays = (chunk.images, chunk.directions, chunk.actions, taken, chunk.first, missions, index)
         if self._copying is None:
-            # The source may fill a chunk's arrays again while this one is still learnt from.
+            # The source may fill a chunk's arrays again while this one is still learned from.
             tensors = [torch.from_numpy(array).clone() for array in arrays]
         else:
             assert self._copied is not None

@@ -13,7 +13,7 @@ from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
 from babyai.expert.expert import ExpertBatch
-from babyai.levels.catalogue import Level, Rules
+from babyai.levels.catalog import Level, Rules
 from babyai.training.session import Session
 
 # How many demonstrations are made at a time.
@@ -130,7 +130,7 @@ class Growth:
         ]
         failed = [result.failed_seeds[: self.most] for result in results]
         levels = np.repeat(np.arange(len(failed)), [len(seeds) for seeds in failed])
-        # The replay's thread reads ahead. It ends here, and goes back to what has been learnt from.
+        # The replay's thread reads ahead. It ends here, and goes back to what has been learned from.
         self.replay.load_state_dict(self.replay.state_dict())
         added = source.grow(levels, np.concatenate(failed))
         return {

@@ -18,9 +18,9 @@ MEASURES = ("loss", "cross_entropy", "entropy", "accuracy")
 
 def imitation_loss(logits: Tensor, actions: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
     """The loss, and what to add to the totals: 1, and the `MEASURES`; logits: (T, N, 7), actions: (T, N)."""
-    log_chances = logits.log_softmax(2)
-    cross_entropy = functional.nll_loss(log_chances.flatten(0, 1), actions.flatten())
-    entropy = -(log_chances.exp() * log_chances).sum(2).mean()
+    log_probs = logits.log_softmax(2)
+    cross_entropy = functional.nll_loss(log_probs.flatten(0, 1), actions.flatten())
+    entropy = -(log_probs.exp() * log_probs).sum(2).mean()
     loss = cross_entropy - entropy_weight * entropy
     accuracy = (logits.argmax(2) == actions).float().mean()
     return loss, torch.stack([torch.ones_like(loss), loss, cross_entropy, entropy, accuracy]).detach()

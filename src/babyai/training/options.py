@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from babyai.agents.config import AgentConfig, AnyConfig, is_custom
-from babyai.levels.catalogue import Rules, find_level
+from babyai.levels.catalog import Rules, find_level
 
 Protocol = Literal["text", "code"]
 

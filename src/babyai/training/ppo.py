@@ -1,6 +1,6 @@
-"""Proximal policy optimisation with memory, as in appendix B of the paper and, where it is silent, the authors' code.
+"""Proximal policy optimization with memory, as in appendix B of the paper and, where it is silent, the authors' code.
 
-64 worlds play 40 steps each; the 2 560 frames are learnt from in 4 epochs of two minibatches, in pieces of 20 steps.
+64 worlds play 40 steps each; the 2 560 frames are learned from in 4 epochs of two minibatches, in pieces of 20 steps.
 """
 
 import time
@@ -45,13 +45,13 @@ class PPOSettings:
     minibatches: int = 2
     """Into how many parts each epoch divides the frames (1 280 frames each in the paper)."""
     epochs: int = 4
-    """How often each frame is learnt from."""
+    """How often each frame is learned from."""
     learning_rate: float = 1e-4
     """Adam's; 5e-5 in the paper's second table of visual representations."""
     discount: float = 0.99
     """Gamma."""
     gae_lambda: float = 0.99
-    """Lambda of generalised advantage estimation."""
+    """Lambda of generalized advantage estimation."""
     clip: float = 0.2
     """How far policy and value may move from those that acted."""
     value_weight: float = 0.5
@@ -83,7 +83,7 @@ class PPOSettings:
 
 
 def estimate_advantages(rollout: Rollout, settings: PPOSettings) -> np.ndarray:
-    """Generalised advantage estimates, (T, N); an episode's end is its end, also when its time ran out."""
+    """Generalized advantage estimates, (T, N); an episode's end is its end, also when its time ran out."""
     rewards, going_on = settings.reward_scale * rollout.rewards, (~rollout.ended).astype(np.float32)
     advantages = np.empty_like(rewards)
     later = np.zeros(rewards.shape[1], dtype=np.float32)
@@ -99,7 +99,7 @@ def ppo_loss(
     logits: Tensor,
     values: Tensor,
     actions: Tensor,
-    old_log_chances: Tensor,
+    old_log_probs: Tensor,
     old_values: Tensor,
     advantages: Tensor,
 ) -> tuple[Tensor, Tensor]:
@@ -107,10 +107,10 @@ def ppo_loss(
 
     logits: (R, B, 7), all others: (R, B).
     """
-    clip, all_log_chances = settings.clip, logits.log_softmax(2)
-    entropy = -(all_log_chances.exp() * all_log_chances).sum(2).mean()
+    clip, all_log_probs = settings.clip, logits.log_softmax(2)
+    entropy = -(all_log_probs.exp() * all_log_probs).sum(2).mean()
 
-    ratio = (all_log_chances.gather(2, actions[..., None].long())[..., 0] - old_log_chances).exp()
+    ratio = (all_log_probs.gather(2, actions[..., None].long())[..., 0] - old_log_probs).exp()
     policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
 
     returns = old_values + advantages
@@ -179,7 +179,7 @@ class PPO:
         missions, index = pad_missions(chunk)
         self._words = count_words(missions, self._words, self.device)
         arrays = [chunk.images, chunk.directions, rollout.last_actions, chunk.first, index, chunk.actions]
-        arrays += [rollout.log_chances, rollout.values[:-1], advantages]
+        arrays += [rollout.log_probs, rollout.values[:-1], advantages]
         pieces = [torch.from_numpy(self._cut(array)) for array in arrays]
         words = torch.from_numpy(np.ascontiguousarray(missions[:, : self._words]))
         memories = torch.cat(rollout.memories)  # (P, D)
@@ -349,7 +349,7 @@ def learning(options: PPOOptions, session: Session, ppo: PPO, efficiency: Sample
             row = {"update": update, "frames": frames, "episodes": efficiency.episodes, **efficiency.close_row()}
             row |= measures | {"seconds": seconds}
             row |= {"frames_per_second": (update - first_update) * options.frames_an_update / seconds}
-            row |= {"sample_efficiency": {"centred": efficiency.centred, "trailing": efficiency.trailing}}
+            row |= {"sample_efficiency": {"centred": efficiency.centered, "trailing": efficiency.trailing}}
             if options.validate_every and update % options.validate_every < UPDATES_A_ROW:
                 results = session.validate(fresh=False)
                 success, reward = (

@@ -26,7 +26,7 @@ class Rollout:
         rewards: (T, N) float32, as the world gave them.
         ended: (T, N) bool, where the step was an episode's last.
         values: (T + 1, N) float32, what the critic expected before each step, and after the last one.
-        log_chances: (T, N) float32, of the actions that were done.
+        log_probs: (T, N) float32, of the actions that were done.
         memories: Every so many steps, the (N, D) memory before the step.
         returns, lengths: Of the episodes that ended, in the order of time.
     """
@@ -36,7 +36,7 @@ class Rollout:
     rewards: np.ndarray
     ended: np.ndarray
     values: np.ndarray
-    log_chances: np.ndarray
+    log_probs: np.ndarray
     memories: list[Tensor]
     returns: list[float]
     lengths: list[int]
@@ -97,7 +97,7 @@ class Collector:
             rewards=np.empty((steps, count), dtype=np.float32),
             ended=np.empty((steps, count), dtype=bool),
             values=np.empty((steps + 1, count), dtype=np.float32),
-            log_chances=np.empty((steps, count), dtype=np.float32),
+            log_probs=np.empty((steps, count), dtype=np.float32),
             memories=[],
             returns=[],
             lengths=[],
@@ -115,10 +115,10 @@ class Collector:
                 self._note_outcome(rollout, step - 1, numbers)
             self._note_seen(rollout, step, numbers)
             yield
-            actions, rollout.values[step], rollout.log_chances[step] = self._decided(decided)
+            actions, rollout.values[step], rollout.log_probs[step] = self._decided(decided)
             rollout.chunk.actions[step] = self._before = actions
             self.engine.step(actions.astype(np.int64))
-            self.first = self.engine.reset_over()
+            self.first = self.engine.reset_done()
         # What the critic expects after the last step; the agent sees that again when it goes on.
         before = self.memory.clone(), self.last_actions.clone()
         decided = self._decide_soon(chances[steps])
@@ -154,7 +154,7 @@ class Collector:
                 chunk.count += len(over)
 
     def _decide_soon(self, chances: np.ndarray) -> Tensor:
-        """Starts to decide; (3, N), which may not be read before `_decided`: actions, values, log chances."""
+        """Starts to decide; (3, N), which may not be read before `_decided`: actions, values, log probabilities."""
         engine = self.engine
         if self._pixels:
             blit_views(engine.images, *view_tiles(TILE_PIXELS), self._frames, 0, engine.num_worlds)
@@ -209,7 +209,7 @@ class Collector:
 
 
 def draw_and_tell(logits: Tensor, values: Tensor, chances: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions (N,), and what the host needs to know, (3, N): actions, values, the actions' log chances."""
+    """Actions (N,), and what the host needs to know, (3, N): actions, values, the actions' log probabilities."""
     actions = draw_actions(logits, chances)
-    log_chances = logits.log_softmax(1).gather(1, actions[:, None])[:, 0]
-    return actions, torch.stack([actions.float(), values, log_chances])
+    log_probs = logits.log_softmax(1).gather(1, actions[:, None])[:, 0]
+    return actions, torch.stack([actions.float(), values, log_probs])

@@ -176,7 +176,7 @@ class Session:
 
 
 def begin_with(model: nn.Module, agent: AnyConfig, folder: str) -> None:
-    """Gives a model the weights of an agent or a run; says so if they were learnt by an agent that works otherwise."""
+    """Gives a model the weights of an agent or a run; says so if they were learned by an agent that works otherwise."""
     load_weights(model, folder)
     there, here = asdict(load_config(folder)), asdict(agent)
     differences = [

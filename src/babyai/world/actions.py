@@ -20,7 +20,7 @@ from babyai.world.codes import (
 from babyai.world.state import ORIGIN, STRIDE
 from babyai.world.view import STEPS
 
-COLOUR_MASK = 7 << 4
+COLOR_MASK = 7 << 4
 
 
 @njit
@@ -101,8 +101,8 @@ def toggle(s, front):
         s.cells[front] = cell ^ OPAQUE
     elif kind == LOCKED_DOOR:
         held = int(s.carrying)
-        if held & KIND_MASK == KEY and (held ^ cell) & COLOUR_MASK == 0:
-            s.cells[front] = DOOR | cell & COLOUR_MASK
+        if held & KIND_MASK == KEY and (held ^ cell) & COLOR_MASK == 0:
+            s.cells[front] = DOOR | cell & COLOR_MASK
     elif kind == BOX:
         s.cells[front] = int(s.hidden) | MARKED if cell & MARKED else EMPTY
         s.stale = 1

@@ -1,9 +1,9 @@
-"""The numbers that stand for things: kinds, colours, actions, and how one byte holds a cell.
+"""The numbers that stand for things: kinds, colors, actions, and how one byte holds a cell.
 
 A cell of the grid is one byte:
 
     bit 7      6 5 4      3        2 1 0
-    opaque     colour     marked   kind
+    opaque     color     marked   kind
 
 *Opaque* is set where sight stops: walls, closed and locked doors. A door that opens only loses that bit. *Marked*
 means, on a box, that it holds something (`hidden` of the world says what); on anything else, that it came out of a
@@ -17,16 +17,16 @@ import numpy as np
 UNSEEN, EMPTY, WALL, LOCKED_DOOR, DOOR, KEY, BALL, BOX = range(8)
 KIND_MASK = 7
 MARKED = 8
-COLOUR_SHIFT = 4
+COLOR_SHIFT = 4
 OPAQUE = 128
 
-COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 RED, GREEN, BLUE, PURPLE, YELLOW, GREY = range(6)
-# Levels draw colours from this alphabetical list, as Minigrid does, not in the order of the numbers.
-ALPHABETICAL_COLOURS = (BLUE, GREEN, GREY, PURPLE, RED, YELLOW)
+# Levels draw colors from this alphabetical list, as Minigrid does, not in the order of the numbers.
+ALPHABETICAL_COLORS = (BLUE, GREEN, GREY, PURPLE, RED, YELLOW)
 OBJECT_KINDS = (KEY, BALL, BOX)
 
-WALL_CELL = WALL | GREY << COLOUR_SHIFT | OPAQUE
+WALL_CELL = WALL | GREY << COLOR_SHIFT | OPAQUE
 
 # What the agent is shown, and what `grid.encode()` gives: Minigrid's numbers.
 MINIGRID_TYPES = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
@@ -53,22 +53,22 @@ LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE, DONE = (int(action) for action in Ac
 NUM_ACTIONS = len(Action)
 
 
-def cell_of(kind: int, colour: int) -> int:
-    """The byte for a thing of this kind and colour; a DOOR comes closed."""
+def cell_of(kind: int, color: int) -> int:
+    """The byte for a thing of this kind and color; a DOOR comes closed."""
     opaque = OPAQUE if kind in (WALL, LOCKED_DOOR, DOOR) else 0
-    return kind | colour << COLOUR_SHIFT | opaque
+    return kind | color << COLOR_SHIFT | opaque
 
 
 def triple_of(cell: int) -> tuple[int, int, int]:
-    """Minigrid's (type, colour, state) of a cell."""
-    kind, colour = cell & KIND_MASK, cell >> COLOUR_SHIFT & 7
+    """Minigrid's (type, color, state) of a cell."""
+    kind, color = cell & KIND_MASK, cell >> COLOR_SHIFT & 7
     if kind == LOCKED_DOOR:
-        return DOOR, colour, DOOR_LOCKED
+        return DOOR, color, DOOR_LOCKED
     if kind == DOOR:
-        return DOOR, colour, DOOR_CLOSED if cell & OPAQUE else DOOR_OPEN
+        return DOOR, color, DOOR_CLOSED if cell & OPAQUE else DOOR_OPEN
     if kind in (UNSEEN, EMPTY):
         return kind, 0, 0
-    return kind, colour, 0
+    return kind, color, 0
 
 
 # TRIPLES[cell] is the (256, 3) decoding table; PACKED_TRIPLES holds the same three bytes in one integer.
@@ -79,7 +79,7 @@ PACKED_TRIPLES = TRIPLES.astype(np.int32) @ np.array([1, 1 << 8, 1 << 16], dtype
 NO_CLAUSE, GO_TO, PICK_UP, OPEN, PUT_NEXT = range(5)
 SINGLE, BEFORE, AFTER = range(3)
 ANYWHERE, ON_LEFT, ON_RIGHT, IN_FRONT, BEHIND = range(5)
-ANY_NOUN, ANY_COLOUR = 0, 6
+ANY_NOUN, ANY_COLOR = 0, 6
 NOUNS = {ANY_NOUN: "object", DOOR: "door", KEY: "key", BALL: "ball", BOX: "box"}
 
 # Every word of the Baby Language; a word's token is its place in this list, and 0 is padding.

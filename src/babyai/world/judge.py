@@ -9,7 +9,7 @@ from babyai._jit import njit
 from babyai.world.actions import front_of
 from babyai.world.codes import (
     AFTER,
-    ANY_COLOUR,
+    ANY_COLOR,
     ANY_NOUN,
     ANYWHERE,
     BEHIND,
@@ -42,12 +42,12 @@ assert DOOR == LOCKED_DOOR + 1
 
 
 @njit
-def fits(cell, noun, colour):
-    """Whether a thing is of the noun and colour that a descriptor names."""
+def fits(cell, noun, color):
+    """Whether a thing is of the noun and color that a descriptor names."""
     kind = cell & KIND_MASK
     kind += kind == LOCKED_DOOR
     # Without short cuts, since a processor cannot guess which of the four it will be.
-    return bool(((noun == ANY_NOUN) | (noun == kind)) & ((colour == ANY_COLOUR) | (colour == (cell >> 4) & 7)))
+    return bool(((noun == ANY_NOUN) | (noun == kind)) & ((color == ANY_COLOR) | (color == (cell >> 4) & 7)))
 
 
 @njit
@@ -97,21 +97,21 @@ def begin_tracking(s, things, count):
     for k in range(MAX_DESCRIPTORS):
         if not has_descriptor(s, k):
             continue
-        noun, colour, place = int(s.nouns[k]), int(s.colours[k]), int(s.places[k])
+        noun, color, place = int(s.nouns[k]), int(s.colors[k]), int(s.places[k])
         found = 0
-        if s.carrying and place == ANYWHERE and fits(int(s.carrying), noun, colour):
+        if s.carrying and place == ANYWHERE and fits(int(s.carrying), noun, color):
             s.carried_tracks |= 1 << k
             found += 1
         for i in range(count):
             p = int(things[i])
             cell = int(s.cells[p])
-            if fits(cell, noun, colour) and lies_in(s, p, place) and (cell & MARKED == 0 or cell & KIND_MASK == BOX):
+            if fits(cell, noun, color) and lies_in(s, p, place) and (cell & MARKED == 0 or cell & KIND_MASK == BOX):
                 s.tracks[p - ORIGIN] |= 1 << k
                 found += 1
         if found == 0:
             missing |= 1 << k
         # The reference's "grey object" matches the walls as well, so that it is never "the" grey object.
-        if found == 1 and not (noun == ANY_NOUN and colour == GREY):
+        if found == 1 and not (noun == ANY_NOUN and color == GREY):
             definite |= 1 << k
     s.definite = definite
     s.stale = 0
@@ -124,7 +124,7 @@ def begin_tracking(s, things, count):
 
 @njit
 def _next_to_tracked(s, p, bit):
-    """Whether one of the four neighbours of `p` is where a descriptor has an object."""
+    """Whether one of the four neighbors of `p` is where a descriptor has an object."""
     k = p - ORIGIN
     return bool((s.tracks[k - 1] | s.tracks[k + 1] | s.tracks[k - STRIDE] | s.tracks[k + STRIDE]) & bit)
 

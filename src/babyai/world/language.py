@@ -6,7 +6,7 @@ a mission of those codes, `str(mission)` says it in English, and `parse_mission(
     mission     side | side ", then" side | side "after you" side
     side        clause | clause "and" clause
     clause      "go to" d | "pick up" d | "open" d | "put" d "next to" d
-    d           ("the" | "a") [colour] noun [place]
+    d           ("the" | "a") [color] noun [place]
 """
 
 import re
@@ -19,11 +19,11 @@ import numpy as np
 
 from babyai.world.codes import (
     AFTER,
-    ANY_COLOUR,
+    ANY_COLOR,
     ANYWHERE,
     BEFORE,
     BEHIND,
-    COLOURS,
+    COLORS,
     DOOR,
     GO_TO,
     IN_FRONT,
@@ -41,7 +41,7 @@ from babyai.world.codes import (
 
 VERB_CODES = {"go to": GO_TO, "pick up": PICK_UP, "open": OPEN, "put": PUT_NEXT}
 ARTICLE_CODES = {"the": True, "a": False}
-COLOUR_CODES = {name: code for code, name in enumerate(COLOURS)}
+COLOR_CODES = {name: code for code, name in enumerate(COLORS)}
 NOUN_CODES = {name: code for code, name in NOUNS.items()}
 PLACE_CODES = {"in front of you": IN_FRONT, "behind you": BEHIND, "on your left": ON_LEFT, "on your right": ON_RIGHT}
 ORDER_CODES = {"then": BEFORE, "after you": AFTER}
@@ -65,8 +65,8 @@ class Descriptor:
 
     noun: int
     """A kind (KEY, BALL, BOX, DOOR), or ANY_NOUN for "object"."""
-    colour: int
-    """A colour, or ANY_COLOUR."""
+    color: int
+    """A color, or ANY_COLOR."""
     place: int
     """ANYWHERE, ON_LEFT, ON_RIGHT, IN_FRONT or BEHIND, seen from where the agent starts."""
     definite: bool
@@ -75,15 +75,15 @@ class Descriptor:
     def __post_init__(self) -> None:
         if self.noun not in NOUNS:
             raise ValueError(f"no noun has the code {self.noun!r}; the nouns are {_codes(NOUN_CODES)}")
-        if self.colour not in range(ANY_COLOUR + 1):
-            colours = f"{_codes(COLOUR_CODES)}, any {ANY_COLOUR}"
-            raise ValueError(f"no colour has the code {self.colour!r}; the colours are {colours}")
+        if self.color not in range(ANY_COLOR + 1):
+            colors = f"{_codes(COLOR_CODES)}, any {ANY_COLOR}"
+            raise ValueError(f"no color has the code {self.color!r}; the colors are {colors}")
         if self.place not in _PLACES:
             raise ValueError(f"no place has the code {self.place!r}; the places are {_codes(PLACE_CODES)}, anywhere 0")
 
     def __str__(self) -> str:
-        colour = "" if self.colour == ANY_COLOUR else COLOURS[self.colour]
-        words = "the" if self.definite else "a", colour, NOUNS[self.noun], _PLACES[self.place]
+        color = "" if self.color == ANY_COLOR else COLORS[self.color]
+        words = "the" if self.definite else "a", color, NOUNS[self.noun], _PLACES[self.place]
         return " ".join(filter(None, words))
 
 
@@ -135,14 +135,14 @@ class Mission:
 
     def write(self, world: np.void) -> None:
         """The mission fields of `world` say this mission, with no clause strict and all unused places 0."""
-        for field in ("verbs", "nouns", "colours", "places"):
+        for field in ("verbs", "nouns", "colors", "places"):
             world[field][:] = 0
         world["order"], world["strict"], definite = self.order, 0, 0
         for k, clause in [*enumerate(self.first), *enumerate(self.second, start=2)]:
             world["verbs"][k] = clause.verb
             for d, descriptor in ((2 * k, clause.object), (2 * k + 1, clause.target)):
                 if descriptor is not None:
-                    world["nouns"][d], world["colours"][d] = descriptor.noun, descriptor.colour
+                    world["nouns"][d], world["colors"][d] = descriptor.noun, descriptor.color
                     world["places"][d] = descriptor.place
                     definite |= bool(descriptor.definite) << d
         world["definite"] = definite
@@ -150,13 +150,13 @@ class Mission:
     @classmethod
     def read(cls, world: np.void) -> "Mission":
         """The mission that the fields of `world` say; which of its clauses are strict is not part of it."""
-        verbs, nouns, colours, places = (world[name].tolist() for name in ("verbs", "nouns", "colours", "places"))
+        verbs, nouns, colors, places = (world[name].tolist() for name in ("verbs", "nouns", "colors", "places"))
         definite = int(world["definite"])
         if verbs[0] == NO_CLAUSE:
             raise ValueError("this world has no mission yet; reset it, or write a mission into it")
 
         def descriptor(d: int) -> Descriptor:
-            return Descriptor(nouns[d], colours[d], places[d], bool(definite >> d & 1))
+            return Descriptor(nouns[d], colors[d], places[d], bool(definite >> d & 1))
 
         def clause(k: int) -> Clause:
             return Clause(verbs[k], descriptor(2 * k), descriptor(2 * k + 1) if verbs[k] == PUT_NEXT else None)
@@ -215,8 +215,8 @@ def random_mission(rng: np.random.Generator) -> Mission:
     """A mission drawn from the whole grammar, each choice in it fair; no world need be able to fulfil it."""
 
     def descriptor(nouns: list[int]) -> Descriptor:
-        noun, colour = nouns[rng.integers(len(nouns))], int(rng.integers(ANY_COLOUR + 1))
-        return Descriptor(noun, colour, int(rng.integers(len(PLACE_CODES) + 1)), bool(rng.integers(2)))
+        noun, color = nouns[rng.integers(len(nouns))], int(rng.integers(ANY_COLOR + 1))
+        return Descriptor(noun, color, int(rng.integers(len(PLACE_CODES) + 1)), bool(rng.integers(2)))
 
     def clause() -> Clause:
         verb = int(rng.integers(GO_TO, PUT_NEXT + 1))
@@ -276,13 +276,13 @@ class _Parser:
     def descriptor(self, verb: int = GO_TO) -> Descriptor:
         """A descriptor of something that this can be done to; one can go to anything."""
         definite = bool(self.require(ARTICLE_CODES))
-        colour = self.accept(COLOUR_CODES)
+        color = self.accept(COLOR_CODES)
         noun = self.require(NOUN_CODES)
         if reason := _objection(verb, noun):
             self.here -= 1
             self.refuse(reason)
         place = self.accept(PLACE_CODES)
-        return Descriptor(noun, ANY_COLOUR if colour is None else colour, place or ANYWHERE, definite)
+        return Descriptor(noun, ANY_COLOR if color is None else color, place or ANYWHERE, definite)
 
     def accept(self, phrases: Mapping[str, int]) -> int | None:
         """The code of the phrase that comes next, which is passed; None where none of them begins here."""

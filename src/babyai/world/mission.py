@@ -5,9 +5,9 @@ import numpy as np
 from babyai._jit import njit
 from babyai.world.codes import (
     AFTER,
-    ANY_COLOUR,
+    ANY_COLOR,
     ANYWHERE,
-    COLOURS,
+    COLORS,
     MAX_WORDS,
     NO_CLAUSE,
     NOUNS,
@@ -24,10 +24,10 @@ def _tokens(*phrases: str) -> np.ndarray:
     return np.array([row + [0] * (width - len(row)) for row in rows], dtype=np.uint8)
 
 
-# Row k is what stands for code k: of a verb, an article, a colour, a noun, a place, and of what joins clauses.
+# Row k is what stands for code k: of a verb, an article, a color, a noun, a place, and of what joins clauses.
 VERB_WORDS = _tokens("", "go to", "pick up", "open", "put")
 ARTICLE_WORDS = _tokens("a", "the")
-COLOUR_WORDS = _tokens(*COLOURS)
+COLOR_WORDS = _tokens(*COLORS)
 NOUN_WORDS = _tokens(*(NOUNS.get(kind, "") for kind in range(8)))
 PLACE_WORDS = _tokens("", "on your left", "on your right", "in front of you", "behind you")
 JOINING_WORDS = _tokens("and", "then", "after you", "next to")
@@ -46,8 +46,8 @@ def _write(tokens, at, words):
 @njit
 def _write_descriptor(s, k, tokens, at):
     at = _write(tokens, at, ARTICLE_WORDS[(int(s.definite) >> k) & 1])
-    if s.colours[k] != ANY_COLOUR:
-        at = _write(tokens, at, COLOUR_WORDS[int(s.colours[k])])
+    if s.colors[k] != ANY_COLOR:
+        at = _write(tokens, at, COLOR_WORDS[int(s.colors[k])])
     at = _write(tokens, at, NOUN_WORDS[int(s.nouns[k])])
     if s.places[k] != ANYWHERE:
         at = _write(tokens, at, PLACE_WORDS[int(s.places[k])])

@@ -7,12 +7,12 @@ state. The compiled code works on 64-bit halves; where the compiler is off, Pyth
 import numpy as np
 
 from babyai._jit import COMPILED, multiply_high, njit
-from babyai.world.codes import ALPHABETICAL_COLOURS
+from babyai.world.codes import ALPHABETICAL_COLORS
 
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 MASK32, MASK64, MASK128 = (1 << 32) - 1, (1 << 64) - 1, (1 << 128) - 1
 MULTIPLIER_HIGH, MULTIPLIER_LOW = np.uint64(MULTIPLIER >> 64), np.uint64(MULTIPLIER & MASK64)
-COLOUR_ORDER = np.array(ALPHABETICAL_COLOURS, dtype=np.int64)
+COLOR_ORDER = np.array(ALPHABETICAL_COLORS, dtype=np.int64)
 
 if COMPILED:
 
@@ -115,8 +115,8 @@ def flip(s):
 
 
 @njit
-def draw_colour(s):
-    return COLOUR_ORDER[draw(s, 0, 6)]
+def draw_color(s):
+    return COLOR_ORDER[draw(s, 0, 6)]
 
 
 @njit

@@ -17,7 +17,7 @@ MAX_CLAUSES = 4
 MAX_DESCRIPTORS = 2 * MAX_CLAUSES
 
 # A world's `status`.
-UNBORN, RUNNING, OVER = range(3)
+NOT_RESET, RUNNING, ENDED = range(3)
 # Bits of a world's `options`.
 LENIENT, DONE_ACTIONS = 1, 2
 
@@ -59,7 +59,7 @@ WORLD = np.dtype(
         ("definite", np.uint8),
         ("verbs", np.uint8, MAX_CLAUSES),
         ("nouns", np.uint8, MAX_DESCRIPTORS),
-        ("colours", np.uint8, MAX_DESCRIPTORS),
+        ("colors", np.uint8, MAX_DESCRIPTORS),
         ("places", np.uint8, MAX_DESCRIPTORS),
         # tracks[p - ORIGIN] has bit k set where descriptor k last knew one of its objects to be.
         ("tracks", np.uint8, STRIDE * MAX_SIZE),

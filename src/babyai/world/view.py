@@ -1,7 +1,7 @@
 """What the agent sees: the square of tiles before it, with Minigrid's rule of sight.
 
 View cell (vx, vy) lies `6 - vy` steps ahead and `vx - 3` steps to the right. Sight spreads from the agent row by row;
-within a row a transparent visible cell shows its two neighbours and the three cells ahead of it. A row is 7 bits, and
+within a row a transparent visible cell shows its two neighbors and the three cells ahead of it. A row is 7 bits, and
 what it shows depends on nothing but those bits and the row's opaque cells, so a table of 128 x 128 answers it.
 """
 
@@ -27,7 +27,7 @@ TO_LOW_BYTE = np.uint64(56)
 
 
 def _sight_table() -> np.ndarray:
-    """table[seen << 7 | opaque]: what a row of which `seen` was shown by the row before shows of its neighbours.
+    """table[seen << 7 | opaque]: what a row of which `seen` was shown by the row before shows of its neighbors.
 
     Light spreads along the row through transparent cells; every cell it reaches shows the cells beside it and the
     three ahead of it. So the row itself is seen where it was shown or lies beside light, and the next row is shown
@@ -45,7 +45,7 @@ SIGHT = _sight_table()
 
 
 def _turning_table() -> np.ndarray:
-    """table[heading, bits]: seven neighbouring cells of one world row, laid out as rows and columns of the view.
+    """table[heading, bits]: seven neighboring cells of one world row, laid out as rows and columns of the view.
 
     Facing up or down they are one row of the view, facing right or left one column, that is a bit of each row.
     """

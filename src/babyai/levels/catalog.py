@@ -1,4 +1,4 @@
-"""The catalogue: every level as a row of a table. Reading it needs no compiler.
+"""The catalog: every level as a row of a table. Reading it needs no compiler.
 
 `LEVELS` maps a name to its `Level`. Rooms share walls, so a level is `room_size - 1` times `columns` plus 1 cells
 wide. The names are those of Minigrid 3.2.0 without "BabyAI-" and version, the paper's PutNext, which Minigrid lost,
@@ -59,8 +59,8 @@ class Level:
     """A wrong toggle or pickup fails the mission."""
     carrying: bool = False
     """The agent begins with the object that it has to put somewhere."""
-    colours: tuple[int, int] = (ANY, ANY)
-    """The colours of the two doors of OpenTwoDoors."""
+    colors: tuple[int, int] = (ANY, ANY)
+    """The colors of the two doors of OpenTwoDoors."""
     locked_room: float = 0.5
     """How likely a room is locked."""
     locations: bool = True
@@ -170,8 +170,8 @@ _TABLE = (
     Level("OpenDoorLoc", "open_one_door", variant=2),
     Level("OpenTwoDoors", "open_two_doors", room_size=6, max_steps=720),
     Level("OpenTwoDoorsDebug", "open_two_doors", room_size=6, max_steps=720, strict=True),
-    Level("OpenRedBlueDoors", "open_two_doors", room_size=6, max_steps=720, colours=(RED, BLUE)),
-    Level("OpenRedBlueDoorsDebug", "open_two_doors", room_size=6, max_steps=720, colours=(RED, BLUE), strict=True),
+    Level("OpenRedBlueDoors", "open_two_doors", room_size=6, max_steps=720, colors=(RED, BLUE)),
+    Level("OpenRedBlueDoorsDebug", "open_two_doors", room_size=6, max_steps=720, colors=(RED, BLUE), strict=True),
     *(
         Level(f"OpenDoorsOrderN{n}{'Debug' * debug}", "open_doors_in_order", room_size=6, max_steps=720, objects=n,
               strict=bool(debug))

@@ -13,16 +13,16 @@ from babyai.agents.device import Precision
 from babyai.demos.replay import Chunk, Replay
 from babyai.demos.sources import RESERVED, Mixture
 from babyai.engine import Engine
-from babyai.evaluation.players import draw_chances, evaluation_mode
+from babyai.evaluation.players import draw_uniforms, evaluation_mode
 from babyai.expert.expert import ExpertBatch
-from babyai.levels.catalogue import Level, Rules
+from babyai.levels.catalog import Level, Rules
 from babyai.render.blit import rgb_views
 
 # How often in a row a world may be given another mission because the expert knows no way.
 MOST_ABANDONED = 1000
 
 
-class LabelledPlay:
+class LabeledPlay:
     """The agent at play in A worlds, and beside it the expert, which says what it would do.
 
     A mission that can no longer be carried out is abandoned, since there is no right action any more.
@@ -39,7 +39,7 @@ class LabelledPlay:
         greedy: Take the likeliest action, rather than draw one from the policy.
 
     Attributes:
-        frames: How many states have been labelled.
+        frames: How many states have been labeled.
     """
 
     def __init__(
@@ -112,16 +112,16 @@ class LabelledPlay:
         """One step of all worlds, written down."""
         engine, first = self.engine, self._first
         images = rgb_views(engine.images) if self._pixels else engine.images
-        chances = draw_chances(engine, self.seed) if self.actor.sample else None
+        chances = draw_uniforms(engine, self.seed) if self.actor.sample else None
         taken = self.actor.act(images, engine.missions, engine.directions, first, chances)
         chunk.images[cells], chunk.directions[cells], chunk.first[cells] = images, engine.directions, first
         assert chunk.taken is not None
         chunk.taken[cells] = taken
         engine.step(taken)
         first[:] = False
-        if engine.over.any():
-            self._tally[:2] += np.count_nonzero(engine.over), np.count_nonzero(engine.rewards > 0)
-            self._begin(engine.over.copy())
+        if engine.done.any():
+            self._tally[:2] += np.count_nonzero(engine.done), np.count_nonzero(engine.rewards > 0)
+            self._begin(engine.done.copy())
 
     def _begin(self, chosen: np.ndarray) -> None:
         """Begins the next episodes, in the chosen worlds."""
@@ -184,7 +184,7 @@ class MixedChunks:
         chunk: Arrays to fill, in page-locked memory for instance; None: own ones. They are used again each time.
     """
 
-    def __init__(self, replay: Replay, play: LabelledPlay, chunk: Chunk | None = None) -> None:
+    def __init__(self, replay: Replay, play: LabeledPlay, chunk: Chunk | None = None) -> None:
         self.replay, self.play = replay, play
         self.chunk = chunk or Chunk.empty(replay.steps, replay.lanes + play.count, kind=replay.kind)
         self.chunk.taken = np.empty_like(self.chunk.actions)

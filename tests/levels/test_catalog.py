@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from babyai import LEVELS, PAPER_LEVELS, Engine, Level, find_level
-from babyai.levels.catalogue import RECIPES, UnknownLevelError
+from babyai.levels.catalog import RECIPES, UnknownLevelError
 from babyai.levels.draft import MAX_ROOMS
 from babyai.world.state import MAX_SIZE
 from tests.twin import MINIGRID_IDS, level_of
@@ -16,7 +16,7 @@ ONLY_IN_THE_ORIGINAL = {
 }
 
 
-def test_the_catalogue_is_minigrids_and_the_originals() -> None:
+def test_the_catalog_is_minigrids_and_the_originals() -> None:
     assert set(LEVELS) == {level_of(name) for name in MINIGRID_IDS} | ONLY_IN_THE_ORIGINAL
     assert all(level.name == name for name, level in LEVELS.items())
 
