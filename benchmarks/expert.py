@@ -1,8 +1,8 @@
-"""How good and how fast the expert is: `python -m benchmarks.expert`.
+"""Success rate, demonstration lengths and speed of the expert: `python -m benchmarks.expert`.
 
-Three things: that it never fails, over many seeds of each of the paper's levels and in both styles; how long its
-demonstrations are, beside the paper's Table 4; and how many whole demonstrations, level generation included, it makes
-per second of CPU time, beside Minigrid's bot in the same run.
+Measures how many missions the expert fails, over many seeds of each of the paper's levels and in both styles; the
+lengths of its demonstrations, compared with the paper's Table 4; and the number of demonstrations per CPU second,
+including level generation, compared with Minigrid's bot in the same run.
 """
 
 import sys
@@ -22,9 +22,9 @@ from benchmarks.timing import Contestant, measure_round
 
 PAGE = ROOT / "docs" / "expert.md"
 SPEED_LEVELS = ("GoToLocal", "GoTo", "BossLevel")
-MUST_BE_FASTER = 200
+REQUIRED_RATIO = 200
 BATCH = 2000
-# Paper, Table 4, last column. It does not say over how many missions; the published validation sets hold 512.
+# Paper, Table 4, last column. The paper does not give the number of missions; its validation sets have 512.
 PAPER_MISSIONS = 512
 PAPER_LENGTHS = {
     "GoToObj": (5.18, 2.38),
@@ -51,45 +51,48 @@ PAPER_LENGTHS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Measures the expert, and appends the result to benchmarks/history.jsonl."""
+    """Measure the expert, and append the result to benchmarks/history.jsonl."""
 
     missions: int = 100_000
-    """Missions of each level and style."""
+    """Number of missions per level and style."""
     rounds: int = 5
-    """Rounds in which the two are timed; the median of their ratios counts."""
+    """Number of timing rounds; the result is the median of their ratios."""
     seconds: float = 4.0
-    """CPU seconds that Minigrid's bot gets in a round."""
+    """CPU seconds per round for Minigrid's bot."""
     write_docs: bool = False
-    """Put the tables into docs/expert.md."""
+    """Write the tables to docs/expert.md."""
     check: bool = False
-    """Exit with status 1 if a mission was lost or the speed is too low."""
+    """Exit with status 1 if a mission failed or the speed is too low."""
 
 
 def play_missions(level: str, style: str, missions: int) -> dict[str, Any]:
-    """Lets the expert play the seeds 0, 1, 2, ... of a level; returns what there is to say of it."""
+    """Plays the seeds 0, 1, 2, ... of a level with the expert; returns statistics."""
     engine = babyai.Engine(level, BATCH)
     expert = babyai.ExpertBatch(engine, style)
-    lengths, lost, handed_over = [], [], 0
+    lengths = []
+    lost = []
+    handed_over = 0
     for first in range(0, missions, BATCH):
         engine.reset(first)
         _, length, reward = expert.demonstrate()
         lengths.append(length)
         lost += [first + int(k) for k in np.flatnonzero(reward <= 0)]
         handed_over += int(np.count_nonzero(expert.experts.handed_over)) if style == "paper" else 0
-    every = np.concatenate(lengths)
+    all_lengths = np.concatenate(lengths)
     return {
-        "missions": len(every),
+        "missions": len(all_lengths),
         "lost": lost,
         "handed_over": handed_over,
-        "mean": significant(float(every.mean()), 5),
-        "std": significant(float(every.std()), 5),
+        "mean": significant(float(all_lengths.mean()), 5),
+        "std": significant(float(all_lengths.std()), 5),
     }
 
 
 def open_ours(level: str) -> Contestant:
-    """Our expert, a batch of fresh missions at a time."""
+    """Our expert, one batch of missions at a time."""
     engine = babyai.Engine(level, BATCH // 10)
-    expert, seeds = babyai.ExpertBatch(engine), count(0, BATCH // 10)
+    expert = babyai.ExpertBatch(engine)
+    seeds = count(0, BATCH // 10)
 
     def play() -> int:
         engine.reset(next(seeds))
@@ -101,24 +104,26 @@ def open_ours(level: str) -> Contestant:
 
 
 def open_bot(level: str) -> Contestant:
-    """Minigrid's bot, a mission at a time."""
+    """Minigrid's bot, one mission at a time."""
     from minigrid.utils.baby_ai_bot import BabyAIBot
 
-    world, seeds = make_minigrid(level).unwrapped, count()
+    world = make_minigrid(level).unwrapped
+    seeds = count()
 
     def play() -> int:
         world.reset(seed=next(seeds))
-        bot, over = BabyAIBot(world), False
-        while not over:
+        bot = BabyAIBot(world)
+        done = False
+        while not done:
             *_, terminated, truncated, _ = world.step(bot.replan())
-            over = terminated or truncated
+            done = terminated or truncated
         return 1
 
     return Contestant(play)
 
 
 def measure_speed(settings: Settings) -> dict[str, dict[str, float]]:
-    """Demonstrations per CPU-second of both, and the median ratio."""
+    """Demonstrations per CPU second of both, and the median ratio, for each level."""
     results = {}
     for level in SPEED_LEVELS:
         contestants = {"ours": open_ours(level), "bot": open_bot(level)}
@@ -129,7 +134,7 @@ def measure_speed(settings: Settings) -> dict[str, dict[str, float]]:
 
 
 def length_table(results: dict[str, dict[str, Any]]) -> str:
-    """Our lengths beside the paper's, with Welch's test."""
+    """A table of our lengths and the paper's, with Welch's test."""
     from scipy.stats import ttest_ind_from_stats
 
     rows = []
@@ -146,7 +151,7 @@ def length_table(results: dict[str, dict[str, Any]]) -> str:
 
 
 def teacher_table(results: dict[str, dict[str, Any]]) -> str:
-    """What the teacher made of the same missions."""
+    """A table of the teacher's results on the same missions."""
     rows = [
         [level, f"{r['missions']:,}", str(len(r["lost"])), f"{r['mean']:.2f} ± {r['std']:.2f}"]
         for level, r in results.items()
@@ -155,33 +160,37 @@ def teacher_table(results: dict[str, dict[str, Any]]) -> str:
 
 
 def speed_table(results: dict[str, dict[str, float]]) -> str:
-    """Both rates and their ratio."""
+    """A table of both rates and their ratio."""
     rows = [[level, f"{r['ours']:,.0f}", f"{r['bot']:,.1f}", f"{r['ratio']:,.0f}"] for level, r in results.items()]
     return markdown_table(["level", "babyai", "Minigrid's bot", "ratio"], rows)
 
 
-def show_progress(names: list[Any]) -> Iterator[Any]:
-    """The names one by one, with a bar."""
+def iter_with_progress(items: list[Any]) -> Iterator[Any]:
+    """Yields the items with a progress bar."""
     from rich.progress import track
 
-    yield from track(names, "The expert plays")
+    yield from track(items, "The expert plays")
 
 
 def main(settings: Settings) -> int:
-    """Measures, prints, remembers."""
+    """Measures, appends to the history and prints the tables; returns the exit status."""
     origin = describe_origin()
     results: dict[str, dict[str, Any]] = {"paper": {}, "teacher": {}}
-    for style, level in show_progress([(style, level) for style in results for level in babyai.PAPER_LEVELS]):
+    for style, level in iter_with_progress([(style, level) for style in results for level in babyai.PAPER_LEVELS]):
         results[style][level] = play_missions(level, style, settings.missions)
     speed = measure_speed(settings)
     entry = remember("expert", origin, asdict(settings), {"styles": results, "speed": speed})
-    lengths, taught = length_table(results["paper"]), teacher_table(results["teacher"])
-    print(lengths, taught, speed_table(speed), sep="\n\n")
+    tables = {
+        "lengths": length_table(results["paper"]),
+        "teacher": teacher_table(results["teacher"]),
+        "speed": speed_table(speed),
+    }
+    print(*tables.values(), sep="\n\n")
     if settings.write_docs:
-        for marker, table in {"lengths": lengths, "teacher": taught, "speed": speed_table(speed)}.items():
+        for marker, table in tables.items():
             write_between(marker, f"{table}\n\n{describe(entry)}", Path(PAGE))
     lost = any(r["lost"] for style in results.values() for r in style.values())
-    slow = any(r["ratio"] < MUST_BE_FASTER for r in speed.values())
+    slow = any(r["ratio"] < REQUIRED_RATIO for r in speed.values())
     return int(settings.check and (lost or slow))
 
 

@@ -1,4 +1,4 @@
-"""Where a GPU's time goes in one update: kernels by what they are for, and a figure of it.
+"""GPU time of one imitation update by purpose of its kernels, and a chart of it.
 
 python -m benchmarks.kernels measure --out results/kernels.json     # needs a GPU
 python -m benchmarks.kernels draw                                   # docs/images/kernels.png
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-KEPT, PICTURE = ROOT / "results" / "kernels.json", ROOT / "docs" / "images" / "kernels.png"
-# What a kernel is for, by the first of these that its name contains.
+RESULTS = ROOT / "results" / "kernels.json"
+CHART = ROOT / "docs" / "images" / "kernels.png"
+# A kernel's purpose is the first one here with a part that the kernel's name contains.
 PURPOSES = {
     "convolutions": ("fprop", "dgrad", "wgrad", "init_device_workspace", "conv2d"),
     "reading the mission (GRU)": ("GRU", "radix_sort", "RNN", "gather_kernel", "indexing_backward"),
@@ -21,17 +22,19 @@ PURPOSES = {
     "LSTM, gate by gate": ("sigmoid", "tanh"),
     "gradients added up": ("CUDAFunctor_add",),
 }
+# The paper's (steps, lanes, missions, words) of a batch, by agent size.
 SHAPES = {"small": (20, 68, 68, 8), "big": (80, 135, 270, 56)}
 
 
 def purpose_of(kernel: str) -> str:
+    """The purpose of a kernel, from its name."""
     return next(
         (name for name, parts in PURPOSES.items() if any(part in kernel for part in parts)), "copies and others"
     )
 
 
 def measure(size: str) -> dict[str, Any]:
-    """Milliseconds of one update of imitation at the paper's settings, by purpose."""
+    """Milliseconds of one imitation update at the paper's settings, by purpose."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -42,15 +45,17 @@ def measure(size: str) -> dict[str, Any]:
     from babyai.training.learner import ImitationLearner
 
     steps, lanes, missions, words = SHAPES[size]
-    device, generator = torch.device("cuda"), torch.Generator().manual_seed(0)
+    device = torch.device("cuda")
+    generator = torch.Generator().manual_seed(0)
 
-    def draw(high: int, *shape: int) -> torch.Tensor:
+    def random_integers(high: int, *shape: int) -> torch.Tensor:
         return torch.randint(0, high, shape, generator=generator, dtype=torch.uint8).to(device)
 
-    actions, first = draw(7, steps, lanes), draw(7, steps, lanes) == 0
+    actions = random_integers(7, steps, lanes)
+    first = random_integers(7, steps, lanes) == 0
     chunk = Fed(
-        *(draw(6, steps, lanes, 7, 7, 3), draw(4, steps, lanes), actions, actions, first),
-        *(draw(30, missions, words), draw(min(256, missions), steps, lanes).int()),
+        *(random_integers(6, steps, lanes, 7, 7, 3), random_integers(4, steps, lanes), actions, actions, first),
+        *(random_integers(30, missions, words), random_integers(min(256, missions), steps, lanes).int()),
     )
     learner = ImitationLearner(place_model(Model(AgentConfig.of(size=size)), device), lanes, precision="bf16")
     for _ in range(5):
@@ -66,6 +71,7 @@ def measure(size: str) -> dict[str, Any]:
 
 
 def summarize(microseconds: dict[str, float]) -> dict[str, float]:
+    """Milliseconds by purpose, largest first, from microseconds by kernel."""
     sums: dict[str, float] = {}
     for kernel, time in microseconds.items():
         sums[purpose_of(kernel)] = sums.get(purpose_of(kernel), 0.0) + time / 1000
@@ -73,43 +79,46 @@ def summarize(microseconds: dict[str, float]) -> dict[str, float]:
 
 
 def draw() -> None:
+    """Draws the chart from the stored results."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    kept = json.loads(KEPT.read_text())
+    results = json.loads(RESULTS.read_text())
     names = [*PURPOSES, "copies and others"]
     figure, axis = plt.subplots(figsize=(9, 2.6))
     for row, size in enumerate(("small", "big")):
-        sums, left = kept[size], 0.0
+        sums = results[size]
         total = sum(sums.values())
+        left = 0.0
         for number, name in enumerate(names):
             share = 100 * sums.get(name, 0.0) / total
             axis.barh(row, share, left=left, color=plt.get_cmap("tab10")(number), label=name if row == 0 else None)
             left += share
         axis.text(101, row, f"{total:.1f} ms", va="center")
-    axis.set_yticks([0, 1], [f"{size}, {kept['frames'][size]:,} frames" for size in ("small", "big")])
+    axis.set_yticks([0, 1], [f"{size}, {results['frames'][size]:,} frames" for size in ("small", "big")])
     axis.set_xlim(0, 112)
     axis.set_xlabel("% of the kernels' time in one update of imitation (H200, bf16)")
     axis.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.45, -0.3), frameon=False, fontsize=8)
-    figure.savefig(PICTURE, bbox_inches="tight", dpi=110)
+    figure.savefig(CHART, bbox_inches="tight", dpi=110)
 
 
 def main() -> None:
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["measure", "draw"])
-    parser.add_argument("--out", type=Path, default=KEPT)
+    parser.add_argument("command", choices=["measure", "draw"], help="Measure on a GPU, or draw the chart.")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="Output file (JSON) (default: results/kernels.json).")
     arguments = parser.parse_args()
-    if arguments.what == "draw":
+    if arguments.command == "draw":
         draw()
         return
     from babyai.training.origin import describe_origin
 
     frames = {size: shape[0] * shape[1] for size, shape in SHAPES.items()}
-    kept = {"origin": describe_origin(), "frames": frames, **{size: measure(size) for size in SHAPES}}
-    arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
-    print(json.dumps(kept, indent=1))
+    results = {"origin": describe_origin(), "frames": frames, **{size: measure(size) for size in SHAPES}}
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,44 +1,41 @@
-"""Does it learn as the paper says? Trains the cells below side by side on one GPU, and keeps what came of each.
+"""Does it learn as the paper says? Trains the cells below on one GPU, several at a time, and records the results.
 
     python -m benchmarks.learning imitation ppo --minutes 9 --out OUT
 
 Every cell is one `babyai train` command, which its entry gives. Results go to OUT/<cell>.json as cells end, with the
-run's rows; `python -m benchmarks.learning --collect OUT` puts them into results/. The same command again goes on with
-what was cut short. A GPU is used best by several of these commands at once, each with `--only` some of the cells.
+run's rows; `python -m benchmarks.learning --collect OUT` puts them into results/. The same command again resumes cells
+that were cut short.
 """
 
 import argparse
 import gzip
 import json
+import multiprocessing
 import shlex
 import sys
 import time
 import traceback
-from dataclasses import MISSING, asdict, fields
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
-from babyai.agents.checkpoint import load_model
+import torch
+
+from babyai.agents.checkpoint import load_policy
 from babyai.agents.device import place_model
 from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
 from babyai.evaluation.statistics import best_rolling_mean
-from babyai.training import dagger, imitation, ppo
-from babyai.training.origin import describe_origin
-from babyai.training.panel import Panel
+from babyai.training.commands import OPTIONS
+from babyai.training.fit import fit
+from babyai.training.parallel import find_algorithm, mps_daemon
+from babyai.training.provenance import describe_provenance
 from babyai.training.run import holds_run, read_rows
-from babyai.training.side_by_side import own_stream
-from babyai.training.turns import Turns
 
 ROOT = Path(__file__).parent.parent
 TEST_MISSIONS = 2048
 WINDOW = 10
-TRAINERS: dict[str, Any] = {"imitation": imitation, "ppo": ppo, "dagger": dagger}
-OPTIONS: dict[str, Any] = {
-    "imitation": imitation.ImitationOptions,
-    "ppo": ppo.PPOOptions,
-    "dagger": dagger.DaggerOptions,
-}
 
 
 def cell(kind: str, levels: str, seed: int = 0, **settings: Any) -> tuple[str, Any]:
@@ -74,18 +71,18 @@ def precision_cells() -> dict[str, tuple[str, Any]]:
 
 
 def ppo_cells() -> dict[str, tuple[str, Any]]:
-    """The three easiest levels of Table 1, three seeds each."""
+    """The three easiest levels of Table 1, ten seeds each as in the paper."""
     return {
         f"ppo-{level}-{seed}": cell("ppo", level, seed, frames=frames, validate_every=250)
         for level, frames in (("GoToLocal", 16_000_000), ("GoToRedBall", 8_000_000), ("GoToRedBallGrey", 3_000_000))
-        for seed in range(1, 4)
+        for seed in range(1, 11)
     }
 
 
 def dagger_cells() -> dict[str, tuple[str, Any]]:
     """DAgger beside imitation, both on labels that are new each time, as many for either."""
     cells = {}
-    shape = {"endless": True, "batch": 20, "epoch_demos": 4000, "epochs": 25}
+    shape = {"endless": True, "batch_size": 20, "epoch_length": 4000, "epochs": 25}
     for seed in range(3):
         cells[f"dagger-GoToObjMaze-{seed}"] = cell("dagger", "GoToObjMaze", seed, threads=2, **shape)
         cells[f"dagger-GoToObjMaze-greedy-{seed}"] = cell(
@@ -116,28 +113,30 @@ def command_of(kind: str, options: Any) -> str:
     for each in fields(options):
         value = getattr(options, each.name)
         default = None if each.default is MISSING else each.default
-        if value != default and each.name not in ("out", "quiet", "resume"):
+        if value != default and each.name not in ("out", "quiet"):
             name = each.name.replace("_", "-")
-            words += [
-                f"--{'' if value is not False else 'no-'}{name}",
-                *([] if isinstance(value, bool) else [str(value)]),
-            ]
+            words.append(f"--{'' if value is not False else 'no-'}{name}")
+            if not isinstance(value, bool):
+                words.append(str(value))
     return shlex.join(words)
 
 
-def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, stop: Any) -> Turns[None]:
-    """Trains a cell, tests its best checkpoint and its last one, and writes what came of it."""
-    began = time.time()
-    options = type(options)(**asdict(options) | {"out": str(runs / name), "resume": holds_run(runs / name)})
-    # No output of its own, and signals are left to the others.
-    with Panel(options.total, options.unit, name, quiet=True) as panel:
-        session = yield from TRAINERS[kind].training(options, panel=(panel, 0), stop=stop)
-    if not (rows := read_rows(runs / name)):
+def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, deadline: float) -> None:
+    """Trains a cell, tests its best checkpoint and its last one, and writes the results."""
+    torch.set_num_threads(1)
+    started = time.time()
+    if started > deadline:
+        return
+    options = replace(options, out=str(runs / name))
+    resume = holds_run(runs / name)
+    session = fit(options, find_algorithm(kind), resume=resume, stop=lambda: time.time() > deadline)
+    rows = read_rows(runs / name)
+    if not rows:
         print(f"{name}: cut short before its first row", flush=True)
         return
-    entry = {"cell": name, "command": command_of(kind, options), "seconds": time.time() - began}
+    entry = {"cell": name, "command": command_of(kind, options), "seconds": time.time() - started}
     entry |= describe_rows(rows, kind) | {"whole": not session.run.interrupted}
-    # Before testing, so that what was trained is kept whatever happens then.
+    # Before testing, so that the training is kept whatever happens then.
     (out / f"{name}.json").write_text(json.dumps(entry))
     entry["test"] = test_agents(runs / name, session, kind, options.level_names[0])
     (out / f"{name}.json").write_text(json.dumps(entry))
@@ -155,13 +154,13 @@ def describe_rows(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 
 def test_agents(folder: Path, session: Any, kind: str, level: str) -> dict[str, Any]:
-    """Test figures of the last weights and of the best, of what PPO learned also with actions drawn as in training."""
-    models = {"last": session.model}
-    if (folder / "checkpoints" / "best").exists():
-        models["best"] = place_model(load_model(folder)[0], session.device)
+    """Test figures of the last weights and of the best; for PPO also with actions sampled as in training."""
+    models = {"last": session.policy}
+    if list((folder / "checkpoints").glob("best-*")):
+        models["best"] = place_model(load_policy(folder)[0], session.device)
     players = {which: AgentPlayer(model, precision=session.precision) for which, model in models.items()}
     if kind == "ppo":
-        players["drawn"] = AgentPlayer(session.model, precision=session.precision, sample=True)
+        players["drawn"] = AgentPlayer(session.policy, precision=session.precision, sample=True)
     return {which: evaluate(each, level, missions=TEST_MISSIONS).to_dict() for which, each in players.items()}
 
 
@@ -175,30 +174,19 @@ def summary_of(entry: dict[str, Any]) -> str:
 
 
 def run_all(cells: dict[str, tuple[str, Any]], at_once: int, minutes: float, out: Path, runs: Path) -> None:
-    """Trains all cells, some at a time, until they or the minutes are over."""
-    deadline = time.monotonic() + 60 * minutes
-
-    def late() -> bool:
-        return time.monotonic() > deadline
-
-    waiting = [
-        (name, run_cell(name, kind, options, runs, out, late), own_stream(options.device))
-        for name, (kind, options) in cells.items()
-        if not is_whole(out / f"{name}.json")
-    ]
-    under_way: list[tuple[str, Turns[None], Any]] = []
-    while under_way or (waiting and not late()):
-        while waiting and len(under_way) < at_once and not late():
-            under_way.append(waiting.pop(0))
-        for each in list(under_way):
-            name, run, stream = each
+    """Trains all cells, one process each and some at a time, until they or the minutes are over."""
+    deadline = time.time() + 60 * minutes
+    context = multiprocessing.get_context("spawn")
+    with mps_daemon("auto"), ProcessPoolExecutor(at_once, mp_context=context, max_tasks_per_child=1) as pool:
+        jobs = {
+            name: pool.submit(run_cell, name, kind, options, runs, out, deadline)
+            for name, (kind, options) in cells.items()
+            if not is_whole(out / f"{name}.json")
+        }
+        for name, job in jobs.items():
             try:
-                with stream():
-                    next(run)
-            except StopIteration:
-                under_way.remove(each)
+                job.result()
             except Exception:
-                under_way.remove(each)
                 print(f"{name} failed:", flush=True)
                 traceback.print_exc()
 
@@ -209,7 +197,7 @@ def is_whole(entry: Path) -> bool:
 
 
 def collect(out: Path, results: Path) -> None:
-    """Puts the entries of a folder into one file, with where they come from."""
+    """Puts the entries of a folder into one file, with their provenance."""
     entries = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
     origin = json.loads((out / "origin.json").read_text())
     target = results / f"{origin['date'][:16].replace(':', '')}.json.gz"
@@ -222,17 +210,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []])
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--out", type=Path, default=Path("learning"))
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--only", default="", help="cells whose names contain one of these, with commas between")
+    parser.add_argument("--only", default="", help="cells whose names contain one of these, separated by commas")
     parser.add_argument("--collect", type=Path)
     arguments = parser.parse_args()
     if arguments.collect is not None:
         collect(arguments.collect, ROOT / "results" / "learning")
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "origin.json").write_text(json.dumps(describe_origin(), indent=1))
+    (arguments.out / "origin.json").write_text(json.dumps(describe_provenance(), indent=1))
     cells = {name: each for study in arguments.studies for name, each in STUDIES[study]().items()}
     chosen = arguments.only.split(",")
     cells = {name: each for name, each in cells.items() if any(part in name for part in chosen)}

@@ -1,4 +1,4 @@
-"""Our own contestants: the engine, the vector environment, the single one, and resets alone."""
+"""Our contestants: the engine, the vector environment, the single environment, and resets."""
 
 import importlib.util
 from itertools import cycle
@@ -12,37 +12,37 @@ from benchmarks.timing import Contestant
 
 STEPS_PER_PLAY = 8
 SINGLE_STEPS_PER_PLAY = 256
-# No level's time limit divides this number, so that no world plays the same episode again and again.
+# Not a divisor of any level's time limit, so that a world does not repeat the same episode.
 ACTION_ROWS = 251
 
 
 def has_environments() -> bool:
-    """Whether the Gymnasium environments can be had."""
+    """Whether the Gymnasium environments are available."""
     return all(importlib.util.find_spec(f"babyai.envs.{name}") for name in ("single", "vector"))
 
 
 def make_engine(level: str, num_worlds: int) -> babyai.Engine:
-    """An engine of one thread whose worlds have all begun an episode."""
+    """An engine with one thread, after a reset of all worlds."""
     engine = babyai.Engine(level, num_worlds)
     engine.reset(0)
     return engine
 
 
-def put_out_of_step(engine: babyai.Engine) -> None:
-    """Moves each world's clock to a random point of its time limit, so that resets come evenly."""
+def randomize_step_counts(engine: babyai.Engine) -> None:
+    """Sets each world's step count to a random value below its time limit, so that resets are spread evenly."""
     generator = np.random.default_rng(4)
     engine.worlds.step_count = generator.integers(0, engine.worlds.max_steps)
 
 
 def draw_actions(num_worlds: int) -> Any:
-    """Endless rows of random actions, drawn beforehand."""
+    """Endless rows of random actions, drawn in advance."""
     return cycle(np.random.default_rng(5).integers(0, NUM_ACTIONS, (ACTION_ROWS, num_worlds)))
 
 
 def open_engine(level: str, num_worlds: int) -> Contestant:
-    """The engine's steps, resets included."""
+    """The engine's steps, including resets."""
     engine = make_engine(level, num_worlds)
-    put_out_of_step(engine)
+    randomize_step_counts(engine)
     actions = draw_actions(num_worlds)
 
     def play() -> int:
@@ -57,7 +57,7 @@ def open_engine(level: str, num_worlds: int) -> Contestant:
 
 
 def open_resets(level: str, num_worlds: int) -> Contestant:
-    """The engine's resets alone, of all worlds at once."""
+    """The engine's resets, of all worlds at once."""
     engine = make_engine(level, num_worlds)
 
     def play() -> int:
@@ -68,13 +68,13 @@ def open_resets(level: str, num_worlds: int) -> Contestant:
 
 
 def open_vector(level: str, num_worlds: int, copy: bool) -> Contestant:
-    """`gym.make_vec`'s steps, with fresh arrays at each step (copy) or views of the engine's."""
+    """The vector environment's steps, with new arrays at each step (copy=True) or views of the engine's."""
     import gymnasium
 
     worlds: Any = gymnasium.make_vec(babyai.LEVELS[level].id, num_envs=num_worlds, copy=copy)
     worlds.reset(seed=0)
     engine = find_engine(worlds.unwrapped)
-    put_out_of_step(engine)
+    randomize_step_counts(engine)
     actions = draw_actions(num_worlds)
 
     def play() -> int:
@@ -88,12 +88,12 @@ def open_vector(level: str, num_worlds: int, copy: bool) -> Contestant:
 
 
 def open_single(level: str) -> Contestant:
-    """`gym.make`'s steps in one world, resets included."""
+    """The single environment's steps, including resets."""
     import gymnasium
 
     world = gymnasium.make(babyai.LEVELS[level].id)
     world.reset(seed=0)
-    put_out_of_step(find_engine(world.unwrapped))
+    randomize_step_counts(find_engine(world.unwrapped))
     actions = random_actions(6)
 
     def play() -> int:
@@ -103,18 +103,18 @@ def open_single(level: str) -> Contestant:
 
 
 def find_engine(environment: Any) -> babyai.Engine:
-    """The engine inside one of our environments."""
+    """The engine of one of our environments."""
     return next(value for value in vars(environment).values() if isinstance(value, babyai.Engine))
 
 
-def usual_limit(level: str, num_worlds: int) -> int:
-    """The median time limit of so many worlds of a level."""
+def median_time_limit(level: str, num_worlds: int) -> int:
+    """The median time limit of this many worlds of a level."""
     return int(np.median(make_engine(level, num_worlds).worlds.max_steps))
 
 
 def bytes_per_world(num_worlds: int) -> tuple[int, int]:
-    """The bytes of one world's record, and of what the engine shows of one world."""
+    """The size in bytes of one world's record, and of its part of the engine's output arrays."""
     engine = babyai.Engine("GoToLocal", num_worlds)
-    shown = (engine.images, engine.directions, engine.missions)
-    told = (engine.rewards, engine.terminated, engine.truncated, engine.done)
-    return engine.worlds.nbytes // num_worlds, sum(array.nbytes for array in shown + told) // num_worlds
+    observations = (engine.images, engine.directions, engine.missions)
+    results = (engine.rewards, engine.terminated, engine.truncated, engine.done)
+    return engine.worlds.nbytes // num_worlds, sum(array.nbytes for array in observations + results) // num_worlds

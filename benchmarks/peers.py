@@ -1,7 +1,7 @@
-"""The peers: Minigrid 3.2.0 (Python) and EnvPool 1.2.5 (C++), each as fast as it goes on one thread.
+"""The peers: Minigrid 3.2.0 (Python) and EnvPool 1.2.5 (C++), each as fast as possible on one thread.
 
-Neither is handicapped: actions are drawn beforehand, Minigrid's messages about rejected worlds are not printed, and
-EnvPool is measured with several numbers of worlds, of which the best counts.
+To be fair to both, actions are drawn in advance, Minigrid's messages about rejected worlds are not printed, and EnvPool
+is measured with several batch sizes, of which the best counts.
 """
 
 import importlib.util
@@ -14,19 +14,19 @@ import numpy as np
 from benchmarks.timing import Contestant
 
 NUM_ACTIONS = 7
-# Missions differ in what they cost Minigrid, and an episode can outlast a round; so several worlds take turns.
+# Minigrid's cost depends on the mission, and an episode can be longer than a round, so several worlds are interleaved.
 MINIGRID_WORLDS = 16
 MINIGRID_TURN = 32
 ENVPOOL_PHASES = 16
 
 
 def peer_id(level: str) -> str:
-    """The id under which both peers know a level."""
+    """The id of a level in both peers."""
     return f"BabyAI-{level}-v0"
 
 
 def random_actions(seed: int) -> Iterator[int]:
-    """Endless random actions, drawn beforehand."""
+    """Endless random actions, drawn in advance."""
     return cycle(np.random.default_rng(seed).integers(0, NUM_ACTIONS, 5003).tolist())
 
 
@@ -34,7 +34,7 @@ def random_actions(seed: int) -> Iterator[int]:
 
 
 def has_minigrid(level: str) -> bool:
-    """Whether Minigrid is installed and knows the level."""
+    """Whether Minigrid is installed and has the level."""
     if importlib.util.find_spec("minigrid") is None:
         return False
     import gymnasium
@@ -44,23 +44,24 @@ def has_minigrid(level: str) -> bool:
 
 
 def make_minigrid(level: str) -> Any:
-    """Minigrid's world as its users make it, except that it does not print."""
+    """Minigrid's environment, made with `gymnasium.make`, without its printed messages."""
     import gymnasium
     from minigrid.envs.babyai.core import roomgrid_level
 
-    # A name in the module hides the builtin: the message costs a call, and no output.
+    # A module-level name shadows the builtin, so a message costs a function call but no output.
     roomgrid_level.print = lambda *_: None  # type: ignore[attr-defined]
     return gymnasium.make(peer_id(level))
 
 
 def open_minigrid(level: str) -> Contestant:
-    """Minigrid's steps, resets included."""
+    """Minigrid's steps, including resets."""
     worlds = [make_minigrid(level) for _ in range(MINIGRID_WORLDS)]
     generator = np.random.default_rng(1)
     for seed, world in enumerate(worlds):
         world.reset(seed=seed)
         world.unwrapped.step_count = int(generator.integers(world.unwrapped.max_steps))
-    turns, actions = cycle(worlds), random_actions(2)
+    turns = cycle(worlds)
+    actions = random_actions(2)
 
     def play() -> int:
         return play_episodes(next(turns), actions, MINIGRID_TURN)
@@ -69,7 +70,7 @@ def open_minigrid(level: str) -> Contestant:
 
 
 def open_minigrid_resets(level: str) -> Contestant:
-    """Minigrid's resets alone."""
+    """Minigrid's resets."""
     world = make_minigrid(level)
     world.reset(seed=0)
 
@@ -81,8 +82,9 @@ def open_minigrid_resets(level: str) -> Contestant:
 
 
 def play_episodes(world: Any, actions: Iterator[int], steps: int) -> int:
-    """So many steps in a Gymnasium world, with a reset wherever an episode ends; returns their number."""
-    step, reset = world.step, world.reset
+    """Takes this many steps in a Gymnasium environment, resetting it when an episode ends; returns their number."""
+    step = world.step
+    reset = world.reset
     for _ in range(steps):
         _, _, terminated, truncated, _ = step(next(actions))
         if terminated or truncated:
@@ -94,7 +96,7 @@ def play_episodes(world: Any, actions: Iterator[int], steps: int) -> int:
 
 
 def has_envpool(level: str) -> bool:
-    """Whether EnvPool is installed and knows the level."""
+    """Whether EnvPool is installed and has the level."""
     if importlib.util.find_spec("envpool") is None:
         return False
     import envpool
@@ -103,7 +105,7 @@ def has_envpool(level: str) -> bool:
 
 
 def make_envpool(level: str, num_worlds: int) -> Any:
-    """So many of EnvPool's worlds, all stepped together by one thread, and reset once."""
+    """EnvPool's vector environment with this many worlds on one thread, after a reset."""
     import envpool
 
     worlds = envpool.make_gymnasium(peer_id(level), num_envs=num_worlds, num_threads=1, seed=1)
@@ -112,7 +114,7 @@ def make_envpool(level: str, num_worlds: int) -> Any:
 
 
 def play_envpool(worlds: Any, num_worlds: int) -> Callable[[], int]:
-    """Plays one random action in each world; a world whose episode is over restarts itself in its next step."""
+    """A function that takes one random action in each world. EnvPool resets finished worlds in their next step."""
     drawn = np.random.default_rng(3).integers(0, NUM_ACTIONS, (251, num_worlds), dtype=np.int32)
     actions = cycle(drawn)
 
@@ -124,12 +126,12 @@ def play_envpool(worlds: Any, num_worlds: int) -> Callable[[], int]:
 
 
 def open_envpool(level: str, max_steps: int, num_worlds: int) -> Contestant:
-    """EnvPool's steps, with episodes out of step.
+    """EnvPool's steps, including resets, with the episodes' starts spread over time.
 
     Args:
-        level: The level's name.
-        max_steps: Over how many steps the beginnings are spread: a usual time limit of the level.
-        num_worlds: How many worlds are stepped at once.
+        level: Name of the level.
+        max_steps: Number of steps over which the starts are spread: a typical time limit of the level.
+        num_worlds: Number of worlds in a batch.
     """
     worlds = make_envpool(level, num_worlds)
     play = play_envpool(worlds, num_worlds)

@@ -1,4 +1,4 @@
-"""Where a measurement comes from, and the file that remembers all of them."""
+"""Provenance of measurements (commit, versions, machine), and the history of all measurements."""
 
 import json
 import platform
@@ -11,12 +11,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 HISTORY = ROOT / "benchmarks" / "history.jsonl"
 PACKAGES = ("numpy", "numba", "gymnasium", "minigrid", "envpool")
-# Files that a benchmark writes itself do not make the commit dirty.
-WRITTEN_HERE = ("benchmarks/history.jsonl", "docs/speed.md", "docs/expert.md")
+# Files that benchmarks write themselves; changes in them do not make the working tree dirty.
+OUTPUT_FILES = ("benchmarks/history.jsonl", "docs/speed.md", "docs/expert.md")
 
 
 def describe_origin() -> dict[str, Any]:
-    """Commit, versions, machine and date, as JSON can hold them."""
+    """Commit, versions, machine and date, as JSON types."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": ask_git("rev-parse", "HEAD"),
@@ -28,18 +28,18 @@ def describe_origin() -> dict[str, Any]:
 
 
 def ask_git(*arguments: str) -> str | None:
-    """What git answers, or None outside a repository."""
+    """The output of a git command, or None outside a repository."""
     try:
-        answer = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+        result = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return answer.stdout.rstrip()
+    return result.stdout.rstrip()
 
 
 def is_dirty() -> bool | None:
-    """Whether the working tree differs from the commit in more than the results; None outside a repository."""
+    """Whether the working tree has uncommitted changes other than results; None outside a repository."""
     changes = ask_git("status", "--porcelain", "--untracked-files=all")
-    return None if changes is None else any(line[3:] not in WRITTEN_HERE for line in changes.splitlines())
+    return None if changes is None else any(line[3:] not in OUTPUT_FILES for line in changes.splitlines())
 
 
 def find_version(package: str) -> str | None:
@@ -51,10 +51,10 @@ def find_version(package: str) -> str | None:
 
 
 def cpu_model() -> str:
-    """The processor's name, as the system tells it."""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
+    """The processor's name, as the operating system reports it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
@@ -67,17 +67,17 @@ def remember(
     results: dict[str, Any],
     history: Path = HISTORY,
 ) -> dict[str, Any]:
-    """Appends one line to the history; returns what it says.
+    """Appends one entry to the history; returns the entry.
 
     Args:
-        benchmark: Which benchmark it was.
-        origin: `describe_origin()` from before measuring; a commit since then counts as dirty.
-        settings: How it was measured.
-        results: What was measured.
-        history: The file.
+        benchmark: Name of the benchmark.
+        origin: `describe_origin()` from before the measurement. If the commit has changed since, the entry is dirty.
+        settings: Settings of the benchmark.
+        results: Results of the benchmark.
+        history: History file (JSON lines).
     """
-    moved = ask_git("rev-parse", "HEAD") != origin["commit"]
-    entry = {"benchmark": benchmark, **origin, "dirty": moved or origin["dirty"], "settings": settings, **results}
+    changed = ask_git("rev-parse", "HEAD") != origin["commit"]
+    entry = {"benchmark": benchmark, **origin, "dirty": changed or origin["dirty"], "settings": settings, **results}
     with history.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
     return entry

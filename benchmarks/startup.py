@@ -1,7 +1,7 @@
-"""How long a user waits before anything happens: `python -m benchmarks.startup`.
+"""Startup time: `python -m benchmarks.startup`.
 
-Each thing is tried in fresh processes, and the best of several tries counts: other processes can only make a start
-slower. Compiling is measured in CPU seconds, with an empty cache.
+Each program is run in several new processes, and the fastest run counts, since other programs can only slow a start
+down. Compilation is measured in CPU seconds, with an empty cache.
 """
 
 import json
@@ -19,8 +19,8 @@ from benchmarks.provenance import ROOT, describe_origin, remember
 from benchmarks.report import describe, markdown_table, write_between
 
 HEAVY_MODULES = ("numba", "llvmlite", "torch", "gymnasium", "pyarrow", "scipy", "matplotlib")
-# Said last by each child, so that whatever it printed before does not matter.
-TELL_MODULES = f"import sys; print([name for name in {HEAVY_MODULES} if name in sys.modules])"
+# The last line of each child's output; earlier lines are ignored.
+PRINT_MODULES = f"import sys; print([name for name in {HEAVY_MODULES} if name in sys.modules])"
 
 IMPORT = "import babyai"
 HELP = """
@@ -43,50 +43,56 @@ engine.reset_done()
 
 @dataclass(frozen=True)
 class Start:
-    """One way to start, and how long it may take."""
+    """A program whose startup is measured, and its time limit."""
 
     name: str
     title: str
     program: str
-    must: float
-    """Seconds."""
+    limit: float
+    """Time limit in seconds."""
     unit: str = "s wall"
     cold: bool = False
     """Whether the compile cache is empty."""
     banned: tuple[str, ...] = ()
-    """Modules that must not be loaded by it."""
+    """Modules that the program must not import."""
 
 
 STARTS = (
-    Start("import", "`import babyai`", IMPORT, must=0.6, banned=("numba", "torch")),
-    Start("help", "`babyai --help`", HELP, must=0.4, banned=("numba", "torch", "gymnasium")),
-    Start("first_step", "first step, compiled before", FIRST_STEP, must=1.5, banned=("torch",)),
-    Start("compile", "first step, nothing compiled", FIRST_STEP, must=60, unit="CPU-s", cold=True),
+    Start("import", "`import babyai`", IMPORT, limit=0.6, banned=("numba", "torch")),
+    Start("help", "`babyai --help`", HELP, limit=0.4, banned=("numba", "torch", "gymnasium")),
+    Start("first_step", "first step, warm cache", FIRST_STEP, limit=1.5, banned=("torch",)),
+    Start("compile", "first step, empty cache", FIRST_STEP, limit=60, unit="CPU-s", cold=True),
 )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Measures how long starting takes, and appends the result to benchmarks/history.jsonl."""
+    """Measure startup times, and append the result to benchmarks/history.jsonl."""
 
     tries: int = 5
-    """Fresh processes for each number; the best one counts."""
+    """Number of runs of each program; the fastest counts."""
     cold_tries: int = 1
-    """The same, for compiling everything anew."""
+    """Number of runs with an empty compile cache; the fastest counts."""
     write_docs: bool = False
-    """Put the table into docs/speed.md."""
+    """Write the table to docs/speed.md."""
     check: bool = False
-    """Exit with status 1 if any must is missed."""
+    """Exit with status 1 if a limit is exceeded."""
 
 
 def run_child(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Runs a program in a fresh process: its wall and CPU seconds, start of Python included, and its heavy modules."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    """Wall and CPU seconds of a program in a new process, including Python startup, and the heavy modules it loads."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
     child = subprocess.run(
-        [sys.executable, "-c", f"{program}\n{TELL_MODULES}"],
-        env=dict(environment), cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        [sys.executable, "-c", f"{program}\n{PRINT_MODULES}"],
+        env=dict(environment),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if child.returncode:
         lines = child.stderr.strip().splitlines()
         return {"error": lines[-1] if lines else f"exit status {child.returncode}"}
@@ -96,7 +102,7 @@ def run_child(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def try_start(start: Start) -> dict[str, Any]:
-    """One fresh start, with the user's cache or with an empty one."""
+    """Runs a program once, with the user's compile cache or with an empty one."""
     if not start.cold:
         return run_child(start.program, os.environ)
     with tempfile.TemporaryDirectory() as empty:
@@ -104,29 +110,32 @@ def try_start(start: Start) -> dict[str, Any]:
 
 
 def measure_start(start: Start, tries: int) -> dict[str, Any]:
-    """The best of several tries, whether it is good enough, and which banned modules it loaded."""
+    """The fastest of several runs, whether it is within its limit, and the banned modules it loaded."""
     if not start.cold:
         try_start(start)
-    answers = [try_start(start) for _ in range(tries)]
-    if failed := [answer["error"] for answer in answers if "error" in answer]:
-        return {"error": failed[0], "fine": False}
-    wall, cpu = (min(answer[clock] for answer in answers) for clock in ("wall", "cpu"))
-    modules = answers[0]["modules"]
+    runs = [try_start(start) for _ in range(tries)]
+    if errors := [run["error"] for run in runs if "error" in run]:
+        return {"error": errors[0], "fine": False}
+    wall, cpu = (min(run[clock] for run in runs) for clock in ("wall", "cpu"))
+    modules = runs[0]["modules"]
     unwanted = [name for name in start.banned if name in modules]
     seconds = cpu if start.unit == "CPU-s" else wall
     return {
-        "wall": round(wall, 3), "cpu": round(cpu, 3), "modules": modules, "unwanted": unwanted,
-        "fine": seconds < start.must and not unwanted,
-    }  # fmt: skip
+        "wall": round(wall, 3),
+        "cpu": round(cpu, 3),
+        "modules": modules,
+        "unwanted": unwanted,
+        "fine": seconds < start.limit and not unwanted,
+    }
 
 
 def startup_table(results: Mapping[str, Mapping[str, Any]], starts: Sequence[Start] = STARTS) -> str:
-    """One line a start: its time, its limit and the verdict."""
+    """A table with one row per program: its time, its limit and the verdict."""
     rows = []
     for start in starts:
         result = results[start.name]
         if "error" in result:
-            rows.append([start.title, "–", f"< {start.must} {start.unit}", f"FAIL: {result['error']}"])
+            rows.append([start.title, "–", f"< {start.limit} {start.unit}", f"FAIL: {result['error']}"])
             continue
         seconds = result["cpu" if start.unit == "CPU-s" else "wall"]
         verdict = f"FAIL: loads {', '.join(result['unwanted'])}" if result["unwanted"] else "FAIL"
@@ -134,16 +143,17 @@ def startup_table(results: Mapping[str, Mapping[str, Any]], starts: Sequence[Sta
             [
                 start.title,
                 f"{seconds:.2f} {start.unit}",
-                f"< {start.must} {start.unit}",
+                f"< {start.limit} {start.unit}",
                 "pass" if result["fine"] else verdict,
             ]
         )
-    return markdown_table(["what", "best", "must", "verdict"], rows)
+    return markdown_table(["program", "best", "limit", "verdict"], rows)
 
 
 def main(settings: Settings) -> int:
-    """Measures, remembers and shows; returns the exit status."""
-    origin, results = describe_origin(), {}
+    """Measures, appends to the history and prints the table; returns the exit status."""
+    origin = describe_origin()
+    results = {}
     for start in STARTS:
         print(f"{start.title} …", flush=True)
         results[start.name] = measure_start(start, settings.cold_tries if start.cold else settings.tries)

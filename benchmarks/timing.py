@@ -1,8 +1,8 @@
-"""How a rate is measured: work per second of CPU time, everyone in turn.
+"""Timing: work per CPU second, with all contestants measured in interleaved slices.
 
-CPU time (of all threads of the process) does not count the moments in which the machine did something else, and
-short slices in turn let whatever else slows the machine down slow everyone down alike. What remains is a ratio that
-can be trusted on a shared machine, where absolute rates cannot.
+CPU time (of all threads of the process) excludes the time that other programs use. Short interleaved slices make other
+disturbances affect all contestants alike. On a shared machine, the resulting ratios are reliable, although absolute
+rates are not.
 """
 
 import time
@@ -14,29 +14,32 @@ SLICES = 4
 
 @dataclass(frozen=True)
 class Contestant:
-    """Somebody whose rate is measured."""
+    """An implementation whose rate is measured."""
 
     play: Callable[[], int]
-    """Does some milliseconds of work; returns how many units (steps, resets) it was."""
+    """Does a few milliseconds of work; returns the number of units (steps, resets)."""
     share: float = 1.0
-    """The part of a round's seconds this one needs: the slow need more for a steady rate."""
+    """Fraction of a round's seconds that this contestant gets. Slow ones need more for a stable rate."""
     close: Callable[[], object] = lambda: None
+    """Releases resources."""
 
 
 def work_for(play: Callable[[], int], seconds: float) -> tuple[int, float]:
-    """Plays for at least so many CPU seconds; returns the units of work and the CPU seconds they took."""
-    work, start = 0, time.process_time()
+    """Calls `play` for at least this many CPU seconds; returns the units of work and the CPU seconds used."""
+    work = 0
+    start = time.process_time()
     while (spent := time.process_time() - start) < seconds or work == 0:
         work += play()
     return work, spent
 
 
 def measure_round(contestants: Mapping[str, Contestant], seconds: float) -> dict[str, float]:
-    """The rate of each contestant, per CPU second, after all have had their slices in turn."""
-    work, spent = dict.fromkeys(contestants, 0), dict.fromkeys(contestants, 0.0)
+    """The rate of each contestant per CPU second, measured in interleaved slices."""
+    work = dict.fromkeys(contestants, 0)
+    spent = dict.fromkeys(contestants, 0.0)
     for _ in range(SLICES):
         for name, contestant in contestants.items():
-            done, took = work_for(contestant.play, seconds * contestant.share / SLICES)
-            work[name] += done
-            spent[name] += took
+            units, cpu_seconds = work_for(contestant.play, seconds * contestant.share / SLICES)
+            work[name] += units
+            spent[name] += cpu_seconds
     return {name: work[name] / spent[name] for name in contestants}

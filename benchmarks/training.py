@@ -1,12 +1,14 @@
-"""How fast agents learn on this machine, and where the time goes.
+"""Training speed on this machine, and where the time goes.
 
     python -m benchmarks.training ppo many imitation big evaluation --out OUT
 
-Each figure is of the whole loop (worlds, replay, acting, updates), without validation, after a warm-up, best of three.
+Each figure covers the whole loop (worlds, replay, acting, gradient steps) without validation, after a warm-up, best of
+three.
 """
 
 import argparse
 import json
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,26 +19,25 @@ import torch
 
 from babyai.agents.config import AgentConfig
 from babyai.agents.device import find_device, find_precision, place_model
-from babyai.agents.model import Model
+from babyai.agents.film_lstm.model import FilmLSTM
 from babyai.demos.collect import collect
 from babyai.demos.sources import FileSource
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
-from babyai.training.feed import Feed
-from babyai.training.imitation import ImitationOptions, count_lanes, make_replay
-from babyai.training.learner import ImitationLearner
-from babyai.training.origin import describe_origin
-from babyai.training.ppo import PPO, PPOSettings
-from babyai.training.side_by_side import own_stream, take_turns
-from babyai.training.turns import waiting
+from babyai.training.imitation import FIELDS, ImitationLearner, count_lanes, make_replay
+from babyai.training.options import ImitationOptions, PPOHyperparameters
+from babyai.training.parallel import mps_daemon
+from babyai.training.ppo import PPO
+from babyai.training.prefetch import Prefetcher
+from babyai.training.provenance import describe_provenance
 
 ROUNDS = 3
 
 
 def make_model(size: str, device: torch.device, seed: int = 0) -> torch.nn.Module:
     torch.manual_seed(seed)
-    return place_model(Model(AgentConfig.of(size=size)), device)
+    return place_model(FilmLSTM(AgentConfig.of(size=size)), device)
 
 
 def wait(device: torch.device) -> None:
@@ -45,7 +46,7 @@ def wait(device: torch.device) -> None:
 
 
 def seconds_of(work: Callable[[], None], device: torch.device) -> float:
-    """The shortest of a few rounds."""
+    """The best of a few rounds."""
     times = []
     for _ in range(ROUNDS):
         wait(device)
@@ -57,10 +58,10 @@ def seconds_of(work: Callable[[], None], device: torch.device) -> float:
 
 
 def make_ppo(seed: int, device: torch.device, level: str = "GoToLocal") -> PPO:
-    settings = PPOSettings()
-    engine = Engine(level, settings.worlds)
+    hyper = PPOHyperparameters()
+    engine = Engine(level, hyper.worlds)
     engine.reset(100 * seed)
-    return PPO(make_model("small", device, seed), engine, settings, seed=seed, precision=find_precision(None, device))
+    return PPO(make_model("small", device, seed), engine, hyper, seed=seed, precision=find_precision(None, device))
 
 
 def measure_ppo(device: torch.device, updates: int) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def measure_ppo(device: torch.device, updates: int) -> dict[str, Any]:
     ppo = make_ppo(0, device)
     for _ in range(updates):
         ppo.update()
-    frames = updates * ppo.settings.frames_an_update
+    frames = updates * ppo.hyper.frames_per_update
     seconds = seconds_of(lambda: [ppo.update() for _ in range(updates)] and None, device)
     acting = seconds_of(lambda: [ppo.collector.collect() for _ in range(updates)] and None, device)
     worlds = seconds_of(lambda: [step_worlds(ppo) for _ in range(updates)] and None, device)
@@ -82,47 +83,67 @@ def measure_ppo(device: torch.device, updates: int) -> dict[str, Any]:
 def step_worlds(ppo: PPO) -> None:
     """The worlds' part of acting."""
     engine = ppo.collector.engine
-    for _ in range(ppo.settings.steps):
-        engine.step(ppo.generator.integers(0, 7, ppo.settings.worlds))
+    for _ in range(ppo.hyper.steps):
+        engine.step(ppo.generator.integers(0, 7, ppo.hyper.worlds))
         engine.reset_done()
 
 
 def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str, Any]:
-    """Several seeds side by side."""
-    runs = [make_ppo(seed, device) for seed in range(count)]
-    streams = [own_stream(str(device)) for _ in runs]
+    """Several seeds in parallel, one process each, with NVIDIA's Multi-Process Service where there is one."""
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(count)
+    times = context.Queue()
+    with mps_daemon(str(device)) as mps:
+        processes = [
+            context.Process(target=run_seed, args=(seed, str(device), updates, barrier, times)) for seed in range(count)
+        ]
+        for process in processes:
+            process.start()
+        rounds = [times.get() for _ in range(count * ROUNDS)]
+        for process in processes:
+            process.join()
+    slowest = [max(seconds for number, seconds in rounds if number == wanted) for wanted in range(ROUNDS)]
+    frames = count * updates * PPOHyperparameters().frames_per_update
+    return {"seeds": count, "mps": mps, "frames_per_second": frames / min(slowest)}
 
-    def play(ppo: PPO) -> Any:
+
+def run_seed(seed: int, device_name: str, updates: int, barrier: Any, times: Any) -> None:
+    """One process of `measure_many`."""
+    torch.set_num_threads(1)
+    device = find_device(device_name)
+    ppo = make_ppo(seed, device)
+    for _ in range(max(5, updates // 4)):
+        ppo.update()
+    for number in range(ROUNDS):
+        wait(device)
+        barrier.wait()
+        began = time.perf_counter()
         for _ in range(updates):
-            yield from ppo.updating()
-        yield from waiting(device)
-
-    def go() -> None:
-        take_turns([play(ppo) for ppo in runs], streams)
-
-    go()
-    seconds = seconds_of(go, device)
-    return {"seeds": count, "frames_per_second": count * updates * PPOSettings().frames_an_update / seconds}
+            ppo.update()
+        wait(device)
+        times.put((number, time.perf_counter() - began))
+        barrier.wait()
 
 
 def measure_imitation(device: torch.device, updates: int, size: str, level: str, demos: int) -> dict[str, Any]:
     """Imitation from a file at the paper's settings."""
-    protocol = ImitationOptions(levels=level, size=size, demos=demos).resolve()
+    hyper = ImitationOptions(levels=level, size=size, demos=demos).resolve()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "demos.parquet"
         collect(level, demos, 0, path)
         source = FileSource(path)
-    lanes = count_lanes(protocol, source)
-    with make_replay(protocol, source, lanes, device) as replay:
-        feed = Feed(replay, device)
+    lanes = count_lanes(hyper, source)
+    with make_replay(hyper, source, lanes, device) as replay:
+        batches = Prefetcher(replay, device, FIELDS)
         precision = find_precision(None, device)
-        learner = ImitationLearner(make_model(size, device), lanes, entropy=protocol.entropy, precision=precision)
+        policy = make_model(size, device)
+        learner = ImitationLearner(policy, lanes, entropy_coef=hyper.entropy_coef, precision=precision)
         for _ in range(max(10, updates // 4)):
-            learner.learn(next(feed))
-        seconds = seconds_of(lambda: [learner.learn(next(feed)) for _ in range(updates)] and None, device)
-        chunk = next(feed)
-        alone = seconds_of(lambda: [learner.learn(chunk) for _ in range(updates)] and None, device)
-    frames = updates * lanes * protocol.recurrence
+            learner.learn(next(batches))
+        seconds = seconds_of(lambda: [learner.learn(next(batches)) for _ in range(updates)] and None, device)
+        batch = next(batches)
+        alone = seconds_of(lambda: [learner.learn(batch) for _ in range(updates)] and None, device)
+    frames = updates * lanes * hyper.recurrence
     return {
         "level": level,
         "lanes": lanes,
@@ -133,7 +154,7 @@ def measure_imitation(device: torch.device, updates: int, size: str, level: str,
 
 
 def measure_evaluation(device: torch.device) -> dict[str, Any]:
-    """512 BossLevel missions by a big agent that has learned nothing, so that most of them take all their steps."""
+    """512 BossLevel missions by an untrained big agent, so that most of them take all their steps."""
     player = AgentPlayer(make_model("big", device))
     results = [evaluate(player, "BossLevel", missions=512) for _ in range(2)]
     return {"seconds": [result.seconds for result in results], "steps": float(results[1].lengths.sum())}
@@ -144,7 +165,7 @@ def main() -> None:
     parser.add_argument("what", nargs="+", choices=["ppo", "many", "imitation", "big", "evaluation"])
     parser.add_argument("--out", type=Path, default=Path("."))
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--scale", type=float, default=1.0, help="how long to measure")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of updates")
     arguments = parser.parse_args()
     device = find_device(arguments.device)
     times = arguments.scale
@@ -155,7 +176,7 @@ def main() -> None:
         "big": lambda: measure_imitation(device, round(25 * times), "big", "BossLevel", 20_000),
         "evaluation": lambda: measure_evaluation(device),
     }
-    results: dict[str, Any] = {"origin": describe_origin()}
+    results: dict[str, Any] = {"origin": describe_provenance()}
     for name in arguments.what:
         results[name] = measures[name]()
         print(name, json.dumps(results[name]), flush=True)

@@ -1,7 +1,7 @@
-"""How fast the world is, beside Minigrid and EnvPool: `python -m benchmarks.world`.
+"""Speed of the world, compared with Minigrid and EnvPool: `python -m benchmarks.world`.
 
-Every contestant plays random actions on one thread, resets included, in short slices by turns; rates are per second
-of CPU time. A round gives one ratio, and the median of the rounds is what counts.
+Every contestant takes random actions on one thread, including resets, in short interleaved slices. Rates are per CPU
+second. Each round gives one ratio; the result is the median over the rounds.
 """
 
 import sys
@@ -17,35 +17,37 @@ from benchmarks.report import (
     COMPARISONS,
     choose_best,
     describe,
+    format_ratio,
     level_table,
-    show,
     summarize_level,
     verdict_table,
     write_between,
 )
 from benchmarks.timing import Contestant, measure_round
 
+LEGEND = "Ratios are per CPU second, medians over rounds. ✗: below the required value. ★: reaches the target."
+
 
 @dataclass(frozen=True)
 class Settings:
-    """Measures our worlds and the peers', and appends the result to benchmarks/history.jsonl."""
+    """Measure our worlds and the peers', and append the result to benchmarks/history.jsonl."""
 
     levels: tuple[str, ...] = ()
-    """Levels to measure; all 19 of the paper if none is given."""
+    """Levels to measure; none means all 19 of the paper."""
     rounds: int = 5
-    """Rounds a level; the median of their ratios counts."""
+    """Number of rounds per level; the result is the median of their ratios."""
     seconds: float = 1.0
-    """CPU seconds that Minigrid's steps get in a round; faster contestants get a part of it."""
+    """CPU seconds per round for Minigrid's steps; faster contestants get a fraction of it."""
     worlds: int = 1024
-    """Worlds that ours step at once."""
+    """Number of our worlds in a batch."""
     envpool_worlds: tuple[int, ...] = (64, 256, 1024)
-    """Worlds that EnvPool steps at once; all are measured, and the number with the best median rate counts."""
+    """Batch sizes of EnvPool; all are measured, and the one with the best median rate counts."""
     quick: bool = False
-    """Three short rounds instead: good for a look, not for a claim."""
+    """Run only three short rounds, for a rough result."""
     write_docs: bool = False
-    """Put the tables into docs/speed.md."""
+    """Write the tables to docs/speed.md."""
     check: bool = False
-    """Exit with status 1 if any must is missed or could not be measured."""
+    """Exit with status 1 if a requirement is missed or could not be measured."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.seconds <= 0 or self.worlds < 1:
@@ -58,19 +60,19 @@ class Settings:
         return tuple(babyai.find_level(level).name for level in self.levels) or babyai.PAPER_LEVELS
 
     def chosen_time(self) -> tuple[int, float]:
-        """How many rounds of how many seconds."""
+        """The number of rounds and the seconds per round."""
         return (3, 0.2) if self.quick else (self.rounds, self.seconds)
 
 
 def open_contestants(level: str, settings: Settings) -> dict[str, Contestant]:
-    """Everyone who can play the level, warmed up, the peers and ours by turns."""
+    """All contestants that have the level, warmed up, with ours and the peers' interleaved."""
     worlds = settings.worlds
     contestants: dict[str, Contestant] = {}
     if peers.has_minigrid(level):
         contestants["minigrid"] = peers.open_minigrid(level)
     contestants["engine"] = ours.open_engine(level, worlds)
     if peers.has_envpool(level):
-        limit = ours.usual_limit(level, worlds)
+        limit = ours.median_time_limit(level, worlds)
         for size in settings.envpool_worlds:
             contestants[f"envpool_{size}"] = peers.open_envpool(level, limit, size)
     if ours.has_environments():
@@ -99,7 +101,7 @@ def measure_level(level: str, settings: Settings, advance: Callable[[], None] = 
 
 @contextmanager
 def show_progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """Two functions, to say something and to count a round: a bar on a terminal, plain lines elsewhere."""
+    """Yields a function to print a message and one to count a round: with a bar on a terminal, else plain lines."""
     if not sys.stdout.isatty():
         yield lambda message: print(message, flush=True), lambda: None
         return
@@ -112,39 +114,39 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[
 
 
 def measure(settings: Settings) -> dict[str, Any]:
-    """All levels, as the history keeps them."""
+    """The results of all levels, as stored in the history."""
     levels: dict[str, Any] = {}
     names = settings.chosen_levels()
-    with show_progress(len(names) * settings.chosen_time()[0]) as (say, advance):
+    with show_progress(len(names) * settings.chosen_time()[0]) as (show, advance):
         for level in names:
             levels[level] = measure_level(level, settings, advance)
-            say(describe_level(level, levels[level]))
-    record, shown = ours.bytes_per_world(settings.worlds)
-    return {"levels": levels, "bytes_per_world": {"record": record, "arrays": shown}}
+            show(describe_level(level, levels[level]))
+    record, arrays = ours.bytes_per_world(settings.worlds)
+    return {"levels": levels, "bytes_per_world": {"record": record, "arrays": arrays}}
 
 
 def describe_level(level: str, summary: dict[str, Any]) -> str:
     """One line for a level that has just been measured."""
-    ratios = summary["ratios"]
-    parts = [f"{c.name} {show(ratios[c.name])} {c.judge(ratios[c.name])}" for c in COMPARISONS if c.name in ratios]
-    return f"{level}: {summary['rates']['engine'] / 1e6:.2f} M steps/CPU-s; {'; '.join(parts) or 'no peer has it'}"
+    ratios = {c: summary["ratios"][c.name] for c in COMPARISONS if c.name in summary["ratios"]}
+    parts = [f"{c.name} {format_ratio(ratio)} {c.judge(ratio)}" for c, ratio in ratios.items()]
+    rate = summary["rates"]["engine"] / 1e6
+    return f"{level}: {rate:.2f} M steps/CPU-s; {'; '.join(parts) or 'not available in any peer'}"
 
 
 def main(settings: Settings) -> int:
-    """Measures, remembers and shows; returns the exit status."""
+    """Measures, appends to the history and prints the tables; returns the exit status."""
     if not ours.has_environments():
         print("babyai.envs.single and babyai.envs.vector are missing: gym.make and gym.make_vec are not measured")
     origin = describe_origin()
     results = measure(settings)
     entry = remember("world", origin, asdict(settings), results)
     table = level_table(results["levels"])
-    verdicts, fine = verdict_table(results["levels"], results["bytes_per_world"]["record"])
-    legend = "Ratios per CPU second, medians of rounds. ✗ misses its must, ★ reaches its aim."
-    page = "\n\n".join([table, legend, verdicts, describe(entry)])
+    verdicts, passed = verdict_table(results["levels"], results["bytes_per_world"]["record"])
+    page = "\n\n".join([table, LEGEND, verdicts, describe(entry)])
     print(f"\n{page}")
     if settings.write_docs:
         write_between("speed", page)
-    return 1 if settings.check and not fine else 0
+    return 1 if settings.check and not passed else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What every level does, as one digest each: the evidence by which a change of behavior is noticed.
+"""A digest of every level's behavior, used to detect unintended changes.
 
-`python -m tests.level_digests` brings `golden/level_digests.json` up to date. It refuses where a level behaves
-otherwise than before under the same `Level.version`: demos, checkpoints and results name that version, so raise it
-first. `--force` is for changes of this file alone.
+`python -m tests.level_digests` updates `golden/level_digests.json`. It fails if the behavior of a level changed but
+its `Level.version` did not: demos, checkpoints and results refer to that version, so increase it first. Use `--force`
+only if this file itself changed.
 """
 
 import hashlib
@@ -23,21 +23,22 @@ from tests.reference import encode_grid, generator_state
 
 FILE = Path(__file__).parent / "golden" / "level_digests.json"
 RULES = get_args(Rules)
-SEEDS, STEPS = 20, 100
-ACTION_CHANCES = (0.12, 0.12, 0.4, 0.12, 0.1, 0.12, 0.02)
-ADVICE = "raise `version` in its line of the catalog, then run `python -m tests.level_digests`"
+SEEDS = 20
+STEPS = 100
+ACTION_PROBS = (0.12, 0.12, 0.4, 0.12, 0.1, 0.12, 0.02)
+ADVICE = "increase `version` in its line of the catalog, then run `python -m tests.level_digests`"
 
 
 @dataclass(frozen=True)
 class Behavior:
-    """What a level did, under one rule set."""
+    """The behavior of a level under one rule set."""
 
     version: int
     digest: str
 
 
 def _state(engine: Engine, index: int) -> str:
-    """All that matters of one world, in a form that does not depend on how worlds are stored."""
+    """Returns the state of one world in a form that does not depend on the layout of the record."""
     world = engine.worlds[index]
     carried = TRIPLES[int(world.carrying)].tolist() if world.carrying else None
     return repr(
@@ -50,18 +51,18 @@ def _state(engine: Engine, index: int) -> str:
 
 
 def behavior_of(name: str, rules: Rules) -> Behavior:
-    """Plays random actions in some worlds of a level, episode after episode, and hashes all there is to see."""
+    """Plays random actions in some worlds of a level, over several episodes, and hashes everything observable."""
     engine = Engine(name, SEEDS, rules=rules)
     engine.reset(0)
     digest = hashlib.sha256()
-    actions = np.random.default_rng(0).choice(7, size=(STEPS, SEEDS), p=ACTION_CHANCES)
+    actions = np.random.default_rng(0).choice(7, size=(STEPS, SEEDS), p=ACTION_PROBS)
     digest.update("".join(_state(engine, i) for i in range(SEEDS)).encode())
     digest.update(engine.images.tobytes())
-    for turn in actions:
-        engine.step(turn)
+    for step_actions in actions:
+        engine.step(step_actions)
         for array in (engine.images, engine.directions, engine.rewards, engine.terminated, engine.truncated):
             digest.update(array.tobytes())
-        # Begun one by one, the next episodes are hashed in a way that batches cannot change.
+        # New episodes are hashed one by one, so that the digest does not depend on the batching.
         for i in np.flatnonzero(engine.reset_done()):
             digest.update(_state(engine, i).encode() + engine.images[i].tobytes())
     digest.update("".join(_state(engine, i) for i in range(SEEDS)).encode())
@@ -69,19 +70,19 @@ def behavior_of(name: str, rules: Rules) -> Behavior:
 
 
 def read_digests() -> dict[str, dict[str, Behavior]]:
-    """The committed behaviors, by level and rule set."""
+    """Returns the committed behaviors, by level and rule set."""
     if not FILE.exists():
         return {}
     stored = json.loads(FILE.read_text())
     return {name: {rules: Behavior(**each) for rules, each in both.items()} for name, both in stored.items()}
 
 
-def complaint(name: str, rules: str, now: Behavior, before: Behavior | None) -> str | None:
-    """Why this behavior is not the committed one, and what to do about it; None if all is well."""
+def explain_change(name: str, rules: str, now: Behavior, before: Behavior | None) -> str | None:
+    """Returns how the behavior differs from the committed one and what to do about it; None if it does not."""
     if before is None:
         return f"{name} ({rules} rules) is new; run `python -m tests.level_digests`"
     if now.digest != before.digest and now.version == before.version:
-        return f"{name} ({rules} rules) behaves otherwise than version {before.version} did; if that is meant, {ADVICE}"
+        return f"{name} ({rules} rules) no longer behaves like version {before.version}; if this is intended, {ADVICE}"
     if now != before:
         versions = f"is version {now.version}, not {before.version}"
         return f"{name} ({rules} rules) {versions}; run `python -m tests.level_digests`"
@@ -89,7 +90,7 @@ def complaint(name: str, rules: str, now: Behavior, before: Behavior | None) -> 
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the file, unless a level changed under its old version."""
+    """Writes the file unless the behavior of a level changed without a new version."""
     before = read_digests()
     now = {name: {rules: behavior_of(name, rules) for rules in RULES} for name in sorted(LEVELS)}
     pairs = [(name, rules, now[name][rules], before.get(name, {}).get(rules)) for name in now for rules in RULES]
@@ -97,7 +98,7 @@ def main(arguments: list[str]) -> int:
         pair for pair in pairs if pair[3] and pair[3].digest != pair[2].digest and pair[3].version == pair[2].version
     ]
     if changed and "--force" not in arguments:
-        print("\n".join(complaint(*pair) or "" for pair in changed))
+        print("\n".join(explain_change(*pair) or "" for pair in changed))
         return 1
     text = {name: {rules: asdict(each) for rules, each in both.items()} for name, both in now.items()}
     FILE.write_text(json.dumps(text, indent=1) + "\n")

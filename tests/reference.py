@@ -1,4 +1,4 @@
-"""Obvious, slow versions of what the kernels do, written from the rules alone. Tests hold the kernels against them."""
+"""Slow, obvious reference implementations of the kernels, written from the rules alone."""
 
 from collections import deque
 
@@ -24,23 +24,26 @@ from babyai.world.codes import (
 from babyai.world.state import position_of
 
 Position = tuple[int, int]
-UNSEEN_TILE, EMPTY_TILE, WALL_TILE = (0, 0, 0), (1, 0, 0), (2, 5, 0)
+UNSEEN_TILE = (0, 0, 0)
+EMPTY_TILE = (1, 0, 0)
+WALL_TILE = (2, 5, 0)
 
 
-# ---------------------------------------------------------------- what a world holds
+# ---------------------------------------------------------------- the contents of a world
 
 
 def encode_grid(world: np.record) -> np.ndarray:
-    """The whole grid as Minigrid's `grid.encode()` gives it: (W, H, 3) uint8."""
+    """Returns the whole grid as Minigrid's `grid.encode()` does: (W, H, 3) uint8."""
     return np.ascontiguousarray(TRIPLES[grid_cells(world)].transpose(1, 0, 2))
 
 
 def things_of(world: np.record) -> dict[Position, str]:
-    """Every object and door by its (x, y), such as "red ball", "closed blue door" or "locked grey door"."""
+    """Returns every object and door by its (x, y): "red ball", "closed blue door", "locked grey door"."""
     found = {}
     for y, row in enumerate(grid_cells(world).tolist()):
         for x, cell in enumerate(row):
-            kind, color = cell & KIND_MASK, COLORS[cell >> 4 & 7] if cell >> 4 & 7 < len(COLORS) else ""
+            kind = cell & KIND_MASK
+            color = COLORS[cell >> 4 & 7] if cell >> 4 & 7 < len(COLORS) else ""
             if kind in (KEY, BALL, BOX):
                 found[x, y] = f"{color} {NOUNS[kind]}"
             elif kind in (DOOR, LOCKED_DOOR):
@@ -58,12 +61,12 @@ def objects_of(world: np.record) -> dict[Position, str]:
 
 
 def differing_fields(a: np.ndarray, b: np.ndarray) -> list[str]:
-    """The names of the fields in which two worlds, or two arrays of worlds, are not equal."""
+    """Returns the names of the fields in which two worlds, or two arrays of worlds, differ."""
     return [name for name in a.dtype.names if not np.array_equal(a[name], b[name])]
 
 
 def generator_state(world: np.record) -> dict:
-    """The world's generator as NumPy's `bit_generator.state` shows it."""
+    """Returns the world's generator in the format of NumPy's `bit_generator.state`."""
     state = {name: int(world[f"rng_{name}"]) for name in ("high", "low", "inc_high", "inc_low")}
     return {
         "bit_generator": "PCG64",
@@ -73,11 +76,11 @@ def generator_state(world: np.record) -> dict:
     }
 
 
-# ---------------------------------------------------------------- sight
+# ---------------------------------------------------------------- visibility
 
 
-def spread_sight(opaque: np.ndarray) -> np.ndarray:
-    """Which cells of a view are visible, (n, n) bool indexed [vx, vy], given which of them stop sight."""
+def compute_visibility(opaque: np.ndarray) -> np.ndarray:
+    """Returns which cells of a view are visible: (n, n) bool, indexed [vx, vy] like `opaque`."""
     n = len(opaque)
     visible = np.zeros((n, n), dtype=bool)
     visible[n // 2, n - 1] = True
@@ -92,31 +95,35 @@ def spread_sight(opaque: np.ndarray) -> np.ndarray:
     return visible
 
 
-def see(world: np.record, size: int = 7) -> np.ndarray:
-    """The agent's view, (size, size, 3) uint8, cell by cell."""
-    (x, y), (dx, dy) = position_of(world.agent), VECTORS[world.agent_dir]
+def compute_view(world: np.record, size: int = 7) -> np.ndarray:
+    """Returns the agent's view, (size, size, 3) uint8, computed cell by cell."""
+    x, y = position_of(world.agent)
+    dx, dy = VECTORS[world.agent_dir]
     grid = encode_grid(world)
     tiles = np.zeros((size, size, 3), dtype=np.uint8)
     for vx in range(size):
         for vy in range(size):
-            ahead, right = size - 1 - vy, vx - size // 2
-            wx, wy = x + dx * ahead - dy * right, y + dy * ahead + dx * right
+            ahead = size - 1 - vy
+            right = vx - size // 2
+            wx = x + dx * ahead - dy * right
+            wy = y + dy * ahead + dx * right
             inside = 0 <= wx < world.width and 0 <= wy < world.height
             tiles[vx, vy] = grid[wx, wy] if inside else WALL_TILE
     closed_door = (tiles[..., 0] == 4) & (tiles[..., 2] != 0)
-    visible = spread_sight((tiles[..., 0] == 2) | closed_door)
+    visible = compute_visibility((tiles[..., 0] == 2) | closed_door)
     tiles[~visible] = UNSEEN_TILE
     tiles[size // 2, size - 1] = TRIPLES[int(world.carrying)] if world.carrying else EMPTY_TILE
     return tiles
 
 
-# ---------------------------------------------------------------- ways through a world
+# ---------------------------------------------------------------- paths and rooms
 
 
-def flood(world: np.record) -> set[Position]:
-    """The cells that can be reached from the agent: through free cells and all doors, up to objects and walls."""
+def reachable_cells(world: np.record) -> set[Position]:
+    """Returns the cells reachable from the agent through empty cells and all doors, including what bounds them."""
     cells = grid_cells(world)
-    reached, stack = set(), [position_of(world.agent)]
+    reached = set()
+    stack = [position_of(world.agent)]
     while stack:
         x, y = stack.pop()
         if (x, y) in reached or not (0 <= x < world.width and 0 <= y < world.height):
@@ -128,11 +135,11 @@ def flood(world: np.record) -> set[Position]:
 
 
 def everything_is_reachable(world: np.record) -> bool:
-    return things_of(world).keys() <= flood(world)
+    return things_of(world).keys() <= reachable_cells(world)
 
 
-def way_to_face(world: np.record, target: Position) -> list[Action] | None:
-    """The shortest turns and steps after which the agent faces `target`, through free cells and open doors."""
+def path_to_face(world: np.record, target: Position) -> list[Action] | None:
+    """Returns the shortest actions to face `target`, through empty cells and open doors; None if there is no path."""
     cells = grid_cells(world)
     start = (*position_of(world.agent), int(world.agent_dir))
     paths: dict[tuple[int, int, int], list[Action]] = {start: []}
@@ -144,12 +151,12 @@ def way_to_face(world: np.record, target: Position) -> list[Action] | None:
             return paths[here]
         cell = int(cells[y + dy, x + dx])
         free = cell & KIND_MASK == EMPTY or cell & (KIND_MASK | OPAQUE) == DOOR
-        following = {
+        successors = {
             Action.left: (x, y, (heading - 1) % 4),
             Action.right: (x, y, (heading + 1) % 4),
             Action.forward: (x + dx, y + dy, heading) if free else here,
         }
-        for action, there in following.items():
+        for action, there in successors.items():
             if there not in paths:
                 paths[there] = [*paths[here], action]
                 queue.append(there)
@@ -157,15 +164,15 @@ def way_to_face(world: np.record, target: Position) -> list[Action] | None:
 
 
 def room_of(world: np.record, place: Position) -> tuple[int, int]:
-    """The (column, row) of the room whose inside holds the cell."""
+    """Returns the (column, row) of the room that contains the cell."""
     return place[0] // (int(world.room_width) - 1), place[1] // (int(world.room_height) - 1)
 
 
-def rooms_beside(world: np.record, door: Position) -> list[tuple[int, int]]:
-    """The two rooms that a door joins."""
+def rooms_joined_by(world: np.record, door: Position) -> list[tuple[int, int]]:
+    """Returns the two rooms that a door joins."""
     x, y = door
-    across = x % (int(world.room_width) - 1) == 0
-    sides = [(x - 1, y), (x + 1, y)] if across else [(x, y - 1), (x, y + 1)]
+    is_in_vertical_wall = x % (int(world.room_width) - 1) == 0
+    sides = [(x - 1, y), (x + 1, y)] if is_in_vertical_wall else [(x, y - 1), (x, y + 1)]
     return [room_of(world, side) for side in sides]
 
 

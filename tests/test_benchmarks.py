@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: a tiny run, and the arithmetic from rates to verdicts."""
+"""Benchmarks: a tiny run, and the computation of ratios and verdicts from rates."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ TINY = world.Settings(levels=("GoToLocal",), rounds=2, seconds=0.02, worlds=16, 
 
 
 @pytest.mark.compiled
-def test_tiny_run_has_rates_and_ratios_of_everyone_present() -> None:
+def test_tiny_run_has_rates_and_ratios_of_all_contestants() -> None:
     pytest.importorskip("minigrid")
     results = world.measure(TINY)
     summary = results["levels"]["GoToLocal"]
@@ -39,16 +39,16 @@ def test_level_without_peers_has_rates_only() -> None:
 
 
 @pytest.mark.compiled
-def test_our_worlds_are_out_of_step() -> None:
+def test_step_counts_of_our_worlds_are_randomized() -> None:
     engine = ours.make_engine("GoToObjMaze", 64)
     assert not engine.worlds.step_count.any()
-    ours.put_out_of_step(engine)
+    ours.randomize_step_counts(engine)
     assert len(np.unique(engine.worlds.step_count)) > 32
     assert (engine.worlds.step_count < engine.worlds.max_steps).all()
 
 
 def test_ratio_is_the_median_of_the_rounds_ratios() -> None:
-    # The ratio of the medians would be 20 / 2.
+    # Not the ratio of the medians, which would be 20 / 2.
     uneven = [{"a": 10.0, "b": 5.0}, {"a": 20.0, "b": 1.0}, {"a": 30.0, "b": 2.0}]
     assert report.median_ratio(uneven, "a", "b") == 15.0
     assert report.median_ratio(uneven, "a", "missing") is None
@@ -71,29 +71,29 @@ def test_rate_counts_work_per_cpu_second() -> None:
 
         return timing.Contestant(play)
 
-    # Both do the same work in a play and say that it was worth 1 and 50 units.
+    # Both do the same work per call, but report it as 1 and as 50 units.
     rates = timing.measure_round({"slow": contestant("slow", 1), "fast": contestant("fast", 50)}, seconds=0.2)
     assert rates["fast"] / rates["slow"] == pytest.approx(50, rel=0.4)
     assert calls["slow"] > timing.SLICES
 
 
 def test_verdicts() -> None:
-    comparison = report.Comparison("x", "x", "a", "b", must=10, aim=20)
-    assert [comparison.judge(ratio) for ratio in (9.9, 10, 20, None)] == ["FAIL", "pass", "aim", "not measured"]
+    comparison = report.Comparison("x", "x", "a", "b", required=10, target=20)
+    assert [comparison.judge(ratio) for ratio in (9.9, 10, 20, None)] == ["FAIL", "pass", "target", "not measured"]
 
 
-@pytest.mark.parametrize(("factor", "fine"), [(1.0, True), (0.99, False)])
-def test_check_fails_when_one_level_misses_one_must(factor: float, fine: bool) -> None:
-    good = {"rates": {"engine": 1e6}, "ratios": {c.name: c.must for c in report.COMPARISONS}}
+@pytest.mark.parametrize(("factor", "passed"), [(1.0, True), (0.99, False)])
+def test_verdict_fails_if_one_level_misses_one_requirement(factor: float, passed: bool) -> None:
+    good = {"rates": {"engine": 1e6}, "ratios": {c.name: c.required for c in report.COMPARISONS}}
     bad = {"rates": {"engine": 1e6}, "ratios": good["ratios"] | {"resets_minigrid": 400 * factor}}
     table, verdict = report.verdict_table({"A": good, "B": bad}, report.MAX_BYTES)
-    assert verdict is fine and ("FAIL (1 of 2)" in table) is not fine
+    assert verdict is passed and ("FAIL (1 of 2)" in table) is not passed
     assert not report.verdict_table({"A": good}, report.MAX_BYTES + 1)[1]
     assert not report.verdict_table({"A": {"rates": {"engine": 1e6}, "ratios": {}}}, 1)[1]
-    assert ("✗" in report.level_table({"A": good, "B": bad})) is not fine
+    assert ("✗" in report.level_table({"A": good, "B": bad})) is not passed
 
 
-def test_history_keeps_where_a_measurement_comes_from(tmp_path: Path) -> None:
+def test_history_stores_the_provenance_of_measurements(tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
     remember("world", describe_origin(), {"rounds": 1}, {"levels": {}}, history)
     remember("startup", {"commit": "another", "dirty": False}, {}, {"starts": {}}, history)
@@ -105,13 +105,13 @@ def test_history_keeps_where_a_measurement_comes_from(tmp_path: Path) -> None:
     assert "Measured" in report.describe(first)
 
 
-def test_tables_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
+def test_write_between_replaces_the_text_between_markers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- speed: begin -->\nold\n<!-- speed: end -->\nafter\n")
     for text in ("one", "two"):
         report.write_between("speed", text, page)
     assert page.read_text() == "before\n<!-- speed: begin -->\n\ntwo\n\n<!-- speed: end -->\nafter\n"
-    with pytest.raises(ValueError, match="once each"):
+    with pytest.raises(ValueError, match=r"page\.md .*<!-- other: begin -->"):
         report.write_between("other", "text", page)
     for marker in ("speed", "startup"):
         assert report.SPEED_PAGE.read_text().count(f"<!-- {marker}: ") == 2
@@ -127,6 +127,6 @@ def test_startup_reports_loaded_modules_and_failures() -> None:
     assert "loads torch" in startup.startup_table({"import": result}, startup.STARTS[:1])
 
 
-def test_settings_refuse_unknown_levels() -> None:
-    with pytest.raises(ValueError, match="did you mean"):
+def test_settings_reject_unknown_levels() -> None:
+    with pytest.raises(ValueError, match="did you mean 'GoToLocal'"):
         world.Settings(levels=("GoToLocl",))

@@ -1,4 +1,4 @@
-"""Many worlds at once: batches, threads, seeds, snapshots and levels of one's own change nothing inside a world."""
+"""Batches, threads, seeds and episodes of an engine: what one world does never depends on the others."""
 
 from collections.abc import Callable
 
@@ -29,14 +29,14 @@ def outputs(engine: Engine) -> dict[str, np.ndarray]:
 
 
 def assert_same(a: Engine, b: Engine) -> None:
-    """Two engines show the same and hold the same worlds."""
+    """Asserts that two engines have the same outputs and the same worlds."""
     for name in OUTPUTS:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
     assert not differing_fields(a.worlds, b.worlds)
 
 
 def play_on(engine: Engine, steps: int, seed: int = 0, after_step: Callable[[], None] = lambda: None) -> None:
-    """Plays random actions; begins the next episode wherever one ends."""
+    """Takes random actions; resets each world whose episode ends."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         engine.step(rng.choice(7, size=engine.num_worlds, p=MIX))
@@ -44,15 +44,15 @@ def play_on(engine: Engine, steps: int, seed: int = 0, after_step: Callable[[], 
         engine.reset_done()
 
 
-# ---------------------------------------------------------------- what is promised of every engine
+# ---------------------------------------------------------------- the contract
 
 
-def test_a_world_is_small() -> None:
+def test_world_record_is_at_most_1536_bytes() -> None:
     assert WORLD.itemsize <= 1536
 
 
 @pytest.mark.parametrize("view_size", [3, 7, 15])
-def test_what_an_engine_shows(view_size: int) -> None:
+def test_output_arrays_have_documented_shapes_and_stay_the_same_objects(view_size: int) -> None:
     engine = Engine("GoToLocal", 6, view_size=view_size)
     shown = {name: getattr(engine, name) for name in OUTPUTS}
     assert engine.done.all() and (engine.worlds.status == NOT_RESET).all()
@@ -67,12 +67,12 @@ def test_what_an_engine_shows(view_size: int) -> None:
         "truncated": (bool, (6,)),
         "done": (bool, (6,)),
     }
-    # The arrays stay the same ones for ever: whoever holds them sees every step.
+    # The engine writes into the same arrays forever, so a reference to one shows every step.
     assert all(getattr(engine, name) is array for name, array in shown.items())
     assert all(array.flags.c_contiguous for array in shown.values())
 
 
-def test_actions_may_come_in_any_integer_form() -> None:
+def test_actions_may_be_any_sequence_of_integers() -> None:
     engines = [Engine("GoToLocal", 3) for _ in range(5)]
     forms = [[0, 2, 5], (0, 2, 5), np.array([0, 2, 5], dtype=np.uint8), [Action.left, Action.forward, Action.toggle]]
     strided = np.array([0, 9, 2, 9, 5, 9])[::2]
@@ -82,7 +82,7 @@ def test_actions_may_come_in_any_integer_form() -> None:
         assert_same(engine, engines[0])
 
 
-def test_resting_worlds_stay_as_they_are() -> None:
+def test_skip_done_leaves_finished_worlds_unchanged() -> None:
     engine = Engine("GoToObjS4", 16)
     engine.reset(0)
     rng = np.random.default_rng(0)
@@ -99,21 +99,22 @@ def test_resting_worlds_stay_as_they_are() -> None:
     assert len(ended) == 16
 
 
-def test_reset_over_begins_only_what_is_over() -> None:
+def test_reset_done_resets_only_finished_worlds() -> None:
     engine = Engine("GoToObjS4", 32)
     engine.reset(0)
     rng = np.random.default_rng(0)
     for _ in range(12):
         engine.step(rng.integers(0, 7, size=32))
-        over, before = engine.done.copy(), engine.worlds.copy()
-        begun = engine.reset_done()
-        np.testing.assert_array_equal(begun, over)
-        assert begun is not engine.done and not engine.done.any()
-        assert not differing_fields(engine.worlds[~over], before[~over])
-        assert (engine.worlds.step_count[over] == 0).all()
+        done = engine.done.copy()
+        before = engine.worlds.copy()
+        reset = engine.reset_done()
+        np.testing.assert_array_equal(reset, done)
+        assert reset is not engine.done and not engine.done.any()
+        assert not differing_fields(engine.worlds[~done], before[~done])
+        assert (engine.worlds.step_count[done] == 0).all()
 
 
-SHOWING: dict[str, Callable[[Engine], None]] = {
+UPDATES_OF_WORLD_1: dict[str, Callable[[Engine], None]] = {
     "observe": lambda engine: engine.observe(1),
     "lay_out": lambda engine: engine.lay_out(1, ROOM, "go to the red ball"),
     "restore": lambda engine: engine.restore(1, engine.snapshot(1)),
@@ -123,14 +124,14 @@ SHOWING: dict[str, Callable[[Engine], None]] = {
 
 
 @pytest.mark.parametrize("view_size", [7, 5])
-@pytest.mark.parametrize("how", SHOWING)
-def test_showing_one_world_leaves_its_neighbors_alone(how: str, view_size: int) -> None:
+@pytest.mark.parametrize("update", UPDATES_OF_WORLD_1)
+def test_updating_one_world_does_not_write_to_its_neighbors(update: str, view_size: int) -> None:
     engine = Engine("GoToLocal", 3, view_size=view_size)
     engine.reset(0)
-    if how == "step":
+    if update == "step":
         engine.done[[0, 2]] = True
     engine.images[:] = engine.missions[:] = engine.directions[:] = 77
-    SHOWING[how](engine)
+    UPDATES_OF_WORLD_1[update](engine)
     assert not (engine.images[1] == 77).any() and (engine.images[[0, 2]] == 77).all()
     assert (engine.missions[[0, 2]] == 77).all() and (engine.directions[[0, 2]] == 77).all()
 
@@ -138,7 +139,7 @@ def test_showing_one_world_leaves_its_neighbors_alone(how: str, view_size: int) 
 # ---------------------------------------------------------------- batches and threads
 
 
-def test_a_batch_is_its_worlds_alone() -> None:
+def test_batch_equals_single_worlds() -> None:
     count = 3 * len(LEVEL_MIX)
     batch = Engine(LEVEL_MIX, count)
     batch.reset(100)
@@ -159,7 +160,7 @@ def test_a_batch_is_its_worlds_alone() -> None:
         batch.reset_done()
 
 
-def test_an_assignment_says_who_plays_what() -> None:
+def test_assignment_selects_the_level_of_each_world() -> None:
     engine = Engine(["GoToLocal", "GoToObjS4"], 4, assignment=[1, 0, 0, 1])
     engine.reset(0)
     assert engine.worlds.width.tolist() == [4, 8, 8, 4]
@@ -167,7 +168,7 @@ def test_an_assignment_says_who_plays_what() -> None:
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("view_size", [7, 5])
-def test_threads_change_nothing(view_size: int) -> None:
+def test_results_do_not_depend_on_threads(view_size: int) -> None:
     count = 3 * MIN_SHARD + 37
     engines = [Engine(LEVEL_MIX, count, threads=threads, view_size=view_size) for threads in (1, 2, 3)]
     assert [len(engine.shards) for engine in engines] == [1, 2, 3]
@@ -187,20 +188,21 @@ def test_small_batches_use_one_thread() -> None:
 # ---------------------------------------------------------------- seeds and episodes
 
 
-def test_the_same_seed_is_the_same_world() -> None:
-    a, b = Engine(LEVEL_MIX, 10), Engine(LEVEL_MIX, 10)
-    a.reset(7)
-    # Whatever was played before leaves no trace.
-    b.reset(12345)
-    play_on(b, scaled(100, least=10))
-    b.reset(7)
-    # Rewards and ends still tell of the last step; everything else is new.
-    np.testing.assert_array_equal(a.images, b.images)
-    np.testing.assert_array_equal(a.missions, b.missions)
-    assert not differing_fields(a.worlds, b.worlds)
+def test_same_seed_gives_the_same_world() -> None:
+    fresh = Engine(LEVEL_MIX, 10)
+    fresh.reset(7)
+    # Earlier episodes do not affect the result.
+    used = Engine(LEVEL_MIX, 10)
+    used.reset(12345)
+    play_on(used, scaled(100, least=10))
+    used.reset(7)
+    # Rewards, terminated and truncated still belong to the last step; everything else is reset.
+    np.testing.assert_array_equal(fresh.images, used.images)
+    np.testing.assert_array_equal(fresh.missions, used.missions)
+    assert not differing_fields(fresh.worlds, used.worlds)
 
 
-def test_seeds_can_be_given_one_by_one() -> None:
+def test_seeds_may_be_one_integer_a_list_or_an_array() -> None:
     counted, listed, array = (Engine("BossLevel", 3) for _ in range(3))
     counted.reset(40)
     listed.reset([40, 41, 42])
@@ -209,7 +211,7 @@ def test_seeds_can_be_given_one_by_one() -> None:
     assert_same(counted, array)
 
 
-def test_only_the_chosen_worlds_begin_anew() -> None:
+def test_only_the_chosen_worlds_are_reset() -> None:
     engine = Engine("GoToLocal", 4)
     engine.reset(0)
     engine.step([Action.left] * 4)
@@ -220,11 +222,12 @@ def test_only_the_chosen_worlds_begin_anew() -> None:
     assert engine.worlds.step_count.tolist() == [0, 1, 0, 1]
 
 
-def test_a_stream_goes_on_where_it_was() -> None:
-    played, skipped = Engine("GoToLocal", 8), Engine("GoToLocal", 8)
+def test_reset_without_a_seed_continues_the_random_stream() -> None:
+    played = Engine("GoToLocal", 8)
+    skipped = Engine("GoToLocal", 8)
     played.reset(0)
     skipped.reset(0)
-    # Playing draws nothing, so that the next episode does not depend on how the last one went.
+    # Steps draw no random numbers, so the next episode does not depend on the actions of the last one.
     for _ in range(3):
         for _ in range(5):
             played.step([Action.left] * 8, skip_done=True)
@@ -238,50 +241,52 @@ def test_a_stream_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("name", ["GoToObjS4", "PutNextLocalS5N3", "OpenRedDoor"])
-def test_next_seed_gives_every_episode_a_name(name: str) -> None:
-    count, first = 6, 1000
+def test_with_next_seed_every_episode_can_be_reproduced_by_its_seed(name: str) -> None:
+    count = 6
+    first = 1000
     engine = Engine(name, count, episodes="next_seed")
     engine.reset(first)
     episode = np.zeros(count, dtype=int)
-    rng, named = np.random.default_rng(0), Engine(name)
+    rng = np.random.default_rng(0)
+    reproduced = Engine(name)
     for _ in range(scaled(200, least=60)):
         engine.step(rng.choice(7, size=count, p=MIX))
-        begun = engine.reset_done()
-        episode += begun
+        reset = engine.reset_done()
+        episode += reset
         assert (engine.worlds.seed == first + np.arange(count) + episode * count).all()
-        for i in np.flatnonzero(begun):
-            named.reset(int(engine.worlds[i].seed))
-            assert not differing_fields(engine.worlds[i], named.worlds[0])
-            np.testing.assert_array_equal(engine.images[i], named.images[0])
+        for i in np.flatnonzero(reset):
+            reproduced.reset(int(engine.worlds[i].seed))
+            assert not differing_fields(engine.worlds[i], reproduced.worlds[0])
+            np.testing.assert_array_equal(engine.images[i], reproduced.images[0])
     assert episode.sum() > 0
 
 
 @pytest.mark.parametrize("episodes", ["stream", "next_seed"])
-def test_without_a_seed_worlds_are_always_new(episodes: str) -> None:
+def test_first_reset_without_a_seed_is_random(episodes: str) -> None:
     engines = [Engine("GoToLocal", 4, episodes=episodes) for _ in range(2)]
     for engine in engines:
         engine.reset()
     seeds = np.concatenate([engine.worlds.seed for engine in engines])
     assert len(set(seeds.tolist())) == 8 and (seeds >= 0).all()
     if episodes == "next_seed":
-        # Seeds from 10^9 on are kept for validation and test.
+        # Seeds from 10^9 on are reserved for validation and test.
         assert (seeds < 10**9).all()
 
 
-def test_a_drawn_world_can_be_left_for_the_level() -> None:
-    # Nothing has seeded the generator of a world that was laid out before its first reset.
-    for leave in (Engine.reset, Engine.reset_done):
+def test_world_laid_out_before_the_first_reset_can_be_reset() -> None:
+    # The generator of such a world has not been seeded yet.
+    for reset in (Engine.reset, Engine.reset_done):
         engine = Engine("GoToObj")
         engine.lay_out(0, ROOM, "pick up the red ball")
         engine.step([Action.forward])
         engine.step([Action.pickup])
         assert engine.rewards[0] > 0
-        leave(engine)
+        reset(engine)
         assert engine.worlds[0].width == 8 and not engine.done[0]
 
 
 @pytest.mark.compiled
-def test_a_restored_drawing_can_be_left_for_the_level() -> None:
+def test_world_restored_from_an_unseeded_snapshot_can_be_reset() -> None:
     engine = Engine("GoToObj")
     engine.lay_out(0, ROOM, "pick up the red ball")
     engine.restore(0, engine.snapshot(0))
@@ -290,8 +295,8 @@ def test_a_restored_drawing_can_be_left_for_the_level() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(LEVELS)[:: 20 if COMPILER_OFF else 1])
-def test_every_level_can_be_played_for_long(name: str) -> None:
-    """Nothing ever leaves its range, whatever is played."""
+def test_outputs_of_every_level_stay_in_range(name: str) -> None:
+    """Images, step counts and rewards stay in range over many random episodes."""
     engine = Engine(name, scaled(32, least=2))
     engine.reset(0)
     play_on(engine, scaled(200, least=20))

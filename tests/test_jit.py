@@ -1,4 +1,4 @@
-"""Compiled code is never stale: whatever decides the machine code also names the folder it is kept in."""
+"""Compiled code is never stale: the cache folder's name depends on everything that affects the machine code."""
 
 import ast
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from babyai import _jit
 
-# A kernel of three files, put into a copy of the package: an entry, a helper, and a constant.
+# A kernel in three files, added to a copy of the package: an entry point, a helper and a constant.
 PROBE = {
     "probe_constants.py": "ANSWER = 1\n",
     "probe_helper.py": """
@@ -36,14 +36,14 @@ def read(array, index):
 """,
 }
 ASK = "from babyai.world.probe import ask; print(ask())"
-# The array is part of a larger one, so that reading behind its end without checks does no harm.
+# The array is a slice of a larger one, so an unchecked read past its end is harmless.
 READ = "import numpy as np; from babyai.world.probe import read; print(read(np.arange(100)[:5], 50))"
 PLAY = "from babyai import Engine; e = Engine('GoToLocal'); e.reset(0); e.step([2]); print(e.worlds[0].step_count)"
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the package with the probe in it, free to be edited."""
+    """A copy of the package with the probe in it, which tests may edit."""
     copy = tmp_path / "source" / "babyai"
     shutil.copytree(_jit.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in PROBE.items():
@@ -52,7 +52,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def command(package: Path, code: str, **flags: str) -> tuple[list[str], dict[str, str]]:
-    """How to run code on that package in a new process, which keeps its compiled code beside it."""
+    """Command line and environment that run `code` with that package in a new process, with a cache of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")} | flags
     environment |= {"PYTHONPATH": str(package.parent), "BABYAI_CACHE_DIR": str(cache_of(package))}
     return [sys.executable, "-c", code], environment
@@ -87,15 +87,15 @@ def test_a_second_process_finds_the_compiled_code(package: Path) -> None:
 
 
 @pytest.mark.compiled
-def test_an_edited_constant_or_helper_is_never_served_stale(package: Path) -> None:
+def test_editing_a_constant_or_a_helper_invalidates_the_cache(package: Path) -> None:
     assert answer(package, ASK) == "1"
-    # Numba itself looks at probe.py alone, which does not change.
+    # Numba itself only checks probe.py, which does not change.
     (package / "world" / "probe_constants.py").write_text("ANSWER = 2\n")
     assert answer(package, ASK) == "2"
     helper = package / "world" / "probe_helper.py"
     helper.write_text(helper.read_text().replace("return ANSWER", "return 10 * ANSWER"))
     assert answer(package, ASK) == "20"
-    # An edit that is taken back finds the first folder again.
+    # Reverting the edits selects the first cache folder again.
     helper.write_text(PROBE["probe_helper.py"])
     (package / "world" / "probe_constants.py").write_text(PROBE["probe_constants.py"])
     files = compiled_files(package)
@@ -104,11 +104,11 @@ def test_an_edited_constant_or_helper_is_never_served_stale(package: Path) -> No
 
 
 @pytest.mark.compiled
-def test_bounds_are_checked_when_asked_and_only_then(package: Path) -> None:
+def test_bounds_are_checked_only_with_numba_boundscheck(package: Path) -> None:
     assert answer(package, READ) == "50"
     checked = run(package, READ, NUMBA_BOUNDSCHECK="1")
     assert checked.returncode != 0 and "IndexError" in checked.stderr
-    # The checked code is kept too, and neither run finds the other's.
+    # Checked code is cached too, and separately from unchecked code.
     checked = run(package, READ, NUMBA_BOUNDSCHECK="1")
     assert checked.returncode != 0 and "IndexError" in checked.stderr
     assert answer(package, READ) == "50"
@@ -116,8 +116,8 @@ def test_bounds_are_checked_when_asked_and_only_then(package: Path) -> None:
 
 @pytest.mark.compiled
 @pytest.mark.skipif(not _jit.CHECKED, reason="only with NUMBA_BOUNDSCHECK=1")
-def test_this_very_run_is_checked() -> None:
-    """A suite that was meant to run with checks, and finds this test skipped, has run without."""
+def test_this_run_checks_bounds() -> None:
+    """Shows as skipped if the suite was meant to check bounds but does not."""
     import numpy as np
 
     from babyai.world.state import make_worlds
@@ -130,21 +130,21 @@ def test_this_very_run_is_checked() -> None:
         read_cell(make_worlds(1).view(np.ndarray), 10_000)
 
 
-def test_the_folder_depends_on_every_file_that_a_kernel_can_use(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_depends_on_every_file_that_a_kernel_can_use(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jit, "PACKAGE", package)
-    for room in _jit.KERNEL_ROOMS:
-        files = _jit.kernel_files(room)
-        seen = {first := _jit.source_digest(room)}
+    for layer in _jit.KERNEL_LAYERS:
+        files = _jit.kernel_files(layer)
+        digests = {first := _jit.source_digest(layer)}
         for file in files:
-            before = file.read_bytes()
-            file.write_bytes(before + b"\n# edited\n")
-            seen.add(_jit.source_digest(room))
-            file.write_bytes(before)
-        assert len(seen) == len(files) + 1
-        assert _jit.source_digest(room) == first
+            original = file.read_bytes()
+            file.write_bytes(original + b"\n# edited\n")
+            digests.add(_jit.source_digest(layer))
+            file.write_bytes(original)
+        assert len(digests) == len(files) + 1
+        assert _jit.source_digest(layer) == first
 
 
-def test_the_folder_depends_on_names_and_flags(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_depends_on_file_names_and_flags(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_jit, "PACKAGE", package)
     first = _jit.source_digest("world")
     with monkeypatch.context() as patch:
@@ -154,12 +154,12 @@ def test_the_folder_depends_on_names_and_flags(package: Path, monkeypatch: pytes
     assert _jit.source_digest("world") != first
 
 
-# The renderer's tiles are drawn in Python and reach its kernels as arrays.
+# Tiles are drawn in plain Python and passed to the kernels as arrays.
 NOT_COMPILED = {_jit.PACKAGE / "render" / "tiles.py"}
 
 
 def imports_of(file: Path) -> set[Path]:
-    """The files of the package that a file imports, wherever in it."""
+    """The files of the package that a file imports, at module level or inside functions."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "babyai":
@@ -169,25 +169,26 @@ def imports_of(file: Path) -> set[Path]:
     return found
 
 
-def test_every_kernel_lies_where_the_digest_looks_and_so_does_all_it_uses() -> None:
+def test_digest_covers_every_kernel_and_everything_it_imports() -> None:
     for file in _jit.PACKAGE.rglob("*.py"):
         if "babyai._jit import" not in file.read_text() or "entry" not in file.read_text():
             continue
-        used, to_see = set(), [file]
-        while to_see:
-            fresh = imports_of(to_see.pop()) - used
-            used |= fresh
-            to_see += fresh
-        missing = used - set(_jit.kernel_files(_jit.room_of(file))) - NOT_COMPILED
-        assert not missing, f"{file.name} uses {missing}, which could change unnoticed"
+        used = set()
+        queue = [file]
+        while queue:
+            new = imports_of(queue.pop()) - used
+            used |= new
+            queue += new
+        missing = used - set(_jit.kernel_files(_jit.layer_of(file))) - NOT_COMPILED
+        assert not missing, f"{file.name} uses {missing}, which its digest does not cover"
 
 
-def test_entries_from_elsewhere_are_refused() -> None:
-    def stranger() -> int:
+def test_entry_rejects_functions_outside_the_kernel_layers() -> None:
+    def outside() -> int:
         return 1
 
-    with pytest.raises(RuntimeError, match="lies outside the kernel rooms"):
-        _jit.entry(stranger)
+    with pytest.raises(RuntimeError, match=r"test_jit\.py .*KERNEL_LAYERS"):
+        _jit.entry(outside)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_entries_from_elsewhere_are_refused() -> None:
         ({"HOME": "/home/me"}, "/home/me/.cache/babyai"),
     ],
 )
-def test_where_compiled_code_is_kept(variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_root(variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BABYAI_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -209,16 +210,16 @@ def test_where_compiled_code_is_kept(variables: dict[str, str], expected: str, m
 
 @pytest.mark.compiled
 @pytest.mark.long
-def test_two_processes_may_compile_at_once(package: Path) -> None:
+def test_two_processes_can_compile_at_the_same_time(package: Path) -> None:
     arguments, environment = command(package, PLAY)
-    both = [
+    processes = [
         subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    for process in both:
-        shown, complaints = process.communicate(timeout=600)
-        assert process.returncode == 0, complaints
-        assert shown.strip() == "1"
+    for process in processes:
+        stdout, stderr = process.communicate(timeout=600)
+        assert process.returncode == 0, stderr
+        assert stdout.strip() == "1"
     files = compiled_files(package)
     assert answer(package, PLAY) == "1"
     assert compiled_files(package) == files

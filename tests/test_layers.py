@@ -1,4 +1,4 @@
-"""No room imports from a room above its own: the contract stands in pyproject.toml."""
+"""Modules import only from lower layers; the layers are listed in pyproject.toml (import-linter)."""
 
 import subprocess
 import sys
@@ -7,10 +7,10 @@ from pathlib import Path
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
-def test_rooms_import_only_from_lower_rooms() -> None:
-    # In a process of its own, because it silences the loggers of the one it runs in.
+def test_modules_import_only_from_lower_layers() -> None:
+    # In a separate process, because import-linter disables the loggers of the process it runs in.
     script = (
         f"from importlinter.cli import lint_imports; raise SystemExit(lint_imports({str(PYPROJECT)!r}, no_cache=True))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr

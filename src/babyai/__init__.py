@@ -5,7 +5,7 @@
 
     env = gym.make("babyai/GoToLocal-v0")
 
-Importing this package loads neither the compiler nor torch; each part is loaded when it is first used.
+Importing this package loads neither Numba nor torch; each module is imported when it is first used.
 """
 
 import sys
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+# The module that defines each public name.
+_MODULES = {
     "Engine": "babyai.engine",
     "Expert": "babyai.expert.expert",
     "ExpertBatch": "babyai.expert.expert",
@@ -43,12 +44,12 @@ _HOMES = {
     "Mission": "babyai.world.language",
     "parse_mission": "babyai.world.language",
 }
-__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - they are strings  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_MODULES, "__version__"]  # noqa: PLE0604 - they are strings  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'babyai' has no attribute {name!r}")
 
 
@@ -57,7 +58,7 @@ def __dir__() -> list[str]:
 
 
 class _RegisterWithGymnasium:
-    """Puts our levels into Gymnasium's registry as soon as somebody imports Gymnasium, and not before."""
+    """Import hook that registers the levels with Gymnasium when Gymnasium is imported, and not before."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "gymnasium":

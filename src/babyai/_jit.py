@@ -1,8 +1,9 @@
-"""The one `njit` that all kernels use: releases the GIL, caches safely, inlines where it pays.
+"""The `njit` and `entry` decorators that all kernels use: they release the GIL and cache machine code safely.
 
-Numba's on-disk cache looks at the file that defines a function, not at the functions and constants it uses. So ours
-lives in a folder named by a digest of every source that a kernel can use and of every flag that changes the machine
-code: an edit anywhere, another Numba, or `NUMBA_BOUNDSCHECK=1` finds an empty folder instead of stale code.
+Numba's on-disk cache only checks the file that defines a function, not the functions and constants it uses. This
+package therefore keeps its cache in a folder named after a digest of every source file a kernel can use and of every
+flag that changes the machine code. After an edit, with another Numba version, or with `NUMBA_BOUNDSCHECK=1`, that
+folder is a different one, so stale code is never loaded.
 """
 
 import functools
@@ -19,84 +20,84 @@ from numba import types
 from numba.extending import intrinsic
 
 PACKAGE = Path(__file__).parent
-# From low to high; a kernel uses rooms below its own and no others.
-KERNEL_ROOMS = ("_jit.py", "world", "levels", "engine_kernels.py", "expert", "render/blit.py", "demos/kernels.py")
-# Python, not machine code: the flags Numba reads from the environment.
+# Modules and packages that contain kernels, lowest first. A kernel only uses its own layer and the layers before it.
+KERNEL_LAYERS = ("_jit.py", "world", "levels", "engine_kernels.py", "expert", "render/blit.py", "demos/kernels.py")
+# Numba reads these flags from NUMBA_DISABLE_JIT and NUMBA_BOUNDSCHECK.
 COMPILED = not numba.config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
 CHECKED = bool(numba.config.BOUNDSCHECK)  # pyright: ignore[reportAttributeAccessIssue]
 
 log = logging.getLogger("babyai")
 
 
-def kernel_files(room: str = KERNEL_ROOMS[-1]) -> list[Path]:
-    """Every source file that kernels of this room are made of: the room's own and those of the rooms below it."""
-    rooms = (PACKAGE / name for name in KERNEL_ROOMS[: KERNEL_ROOMS.index(room) + 1])
-    return sorted(file for path in rooms for file in ([path] if path.is_file() else path.rglob("*.py")))
+def kernel_files(layer: str = KERNEL_LAYERS[-1]) -> list[Path]:
+    """Every source file that can affect the kernels of a layer: its own files and those of the layers before it."""
+    layers = (PACKAGE / name for name in KERNEL_LAYERS[: KERNEL_LAYERS.index(layer) + 1])
+    return sorted(file for path in layers for file in ([path] if path.is_file() else path.rglob("*.py")))
 
 
-def source_digest(room: str) -> str:
-    """A digest of the sources of a room's kernels and of what else decides their machine code."""
+def source_digest(layer: str) -> str:
+    """Digest of a layer's sources, the Numba and Python versions, and the bounds-checking flag."""
     digest = hashlib.sha256(f"{numba.__version__} {sys.version} bounds={CHECKED}".encode())
-    for file in kernel_files(room):
+    for file in kernel_files(layer):
         digest.update(f"\0{file.relative_to(PACKAGE)}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def room_of(file: Path) -> str:
-    """The kernel room that a source file belongs to."""
-    for room in KERNEL_ROOMS:
-        if file == PACKAGE / room or PACKAGE / room in file.parents:
-            return room
+def layer_of(file: Path) -> str:
+    """The kernel layer that a source file belongs to."""
+    for layer in KERNEL_LAYERS:
+        if file == PACKAGE / layer or PACKAGE / layer in file.parents:
+            return layer
     raise RuntimeError(
-        f"{file} lies outside the kernel rooms of babyai._jit: what it compiles could go stale in the cache"
+        f"{file} is not in babyai._jit.KERNEL_LAYERS, so its cached machine code could become stale; add it there"
     )
 
 
 def cache_root() -> Path:
-    """Where compiled kernels are kept: `BABYAI_CACHE_DIR`, or the user's cache folder."""
+    """The cache folder for compiled kernels: `BABYAI_CACHE_DIR`, or `babyai` in the user's cache folder."""
     if chosen := os.environ.get("BABYAI_CACHE_DIR"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "babyai"
 
 
 @functools.cache
-def cache_folder(room: str) -> Path:
-    """Where the machine code of a room's kernels is kept."""
-    return cache_root() / source_digest(room)
+def cache_folder(layer: str) -> Path:
+    """The cache folder for the machine code of a layer's kernels."""
+    return cache_root() / source_digest(layer)
 
 
 def njit(function: Callable[..., Any]) -> Any:
-    """Compiles a helper into whoever calls it.
+    """Compiles a function that other compiled functions call.
 
-    Numba would compile a helper anew for each constant it is called with; ours see only the constant's type, which
-    halves the time that a cold start takes.
+    Numba would specialize the function for every literal constant passed to it. This decorator shows Numba only the
+    constant's type, which halves the time of a cold start.
     """
     helper = numba.njit(nogil=True, no_cfunc_wrapper=True)(function)
     if COMPILED:
-        specialise = helper.get_call_template
+        specialize = helper.get_call_template
 
         def generalize(arguments: Any, keywords: dict[str, Any]) -> Any:
             keywords = {name: types.unliteral(argument) for name, argument in keywords.items()}
-            return specialise([types.unliteral(argument) for argument in arguments], keywords)
+            return specialize([types.unliteral(argument) for argument in arguments], keywords)
 
         helper.get_call_template = generalize
     return helper
 
 
 def entry(function: Callable[..., Any]) -> Any:
-    """Compiles a kernel that Python calls, and keeps the machine code on disk."""
-    before = numba.config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
-    numba.config.CACHE_DIR = str(cache_folder(room_of(Path(function.__code__.co_filename))))
+    """Compiles a kernel that Python calls, and caches its machine code on disk."""
+    previous = numba.config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+    numba.config.CACHE_DIR = str(cache_folder(layer_of(Path(function.__code__.co_filename))))
     try:
         return numba.njit(nogil=True, cache=True)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        numba.config.CACHE_DIR = previous
 
 
 @functools.cache
-def announce_compilation(room: str, what: str) -> None:
-    """Logs one line if a room's kernels have no machine code on disk yet."""
-    if COMPILED and not any(cache_folder(room).rglob("*.nbi")):
+def announce_compilation(layer: str, what: str) -> None:
+    """Logs one line if a layer's kernels are not in the disk cache yet."""
+    if COMPILED and not any(cache_folder(layer).rglob("*.nbi")):
         log.warning("compiling %s for this machine, once", what)
 
 
@@ -122,7 +123,7 @@ else:
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, bits: int) -> Any:
-    """An LLVM pointer to `bits` bits at a byte offset of a uint8 array."""
+    """LLVM pointer to a `bits`-bit integer at a byte offset of a uint8 array."""
     from llvmlite import ir
     from numba.np.arrayobj import make_array
 
@@ -134,7 +135,7 @@ if COMPILED and not CHECKED:
 
     @intrinsic
     def load_eight(typing_context: Any, array: Any, offset: Any) -> Any:
-        """Eight bytes of a uint8 array, from any offset, as one uint64."""
+        """Loads eight bytes of a uint8 array as one uint64, from any offset (unaligned)."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             loaded = builder.load(_pointer(context, builder, signature.args[0], *arguments, 64))
@@ -145,7 +146,7 @@ if COMPILED and not CHECKED:
 
     @intrinsic
     def store_eight(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
-        """Writes the eight bytes of a uint64 into a uint8 array, at any offset."""
+        """Stores a uint64 as eight bytes of a uint8 array, at any offset (unaligned)."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array_, offset_, value_ = arguments
@@ -157,7 +158,7 @@ if COMPILED and not CHECKED:
 
     @intrinsic
     def load_byte(typing_context: Any, array: Any, offset: Any) -> Any:
-        """One byte of a uint8 array as an int64, without Python's rule for negative indices."""
+        """Loads one byte of a uint8 array as an int64, without the check for negative indices."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             from llvmlite import ir
@@ -169,7 +170,7 @@ if COMPILED and not CHECKED:
 
     @intrinsic
     def store_four(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
-        """Writes the four bytes of an int32 into a uint8 array, at any offset."""
+        """Stores an int32 as four bytes of a uint8 array, at any offset (unaligned)."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array_, offset_, value_ = arguments
@@ -180,7 +181,7 @@ if COMPILED and not CHECKED:
         return types.void(array, types.intp, types.int32), generate
 
 else:
-    # The plain versions, for NUMBA_DISABLE_JIT=1 and NUMBA_BOUNDSCHECK=1.
+    # Plain versions for NUMBA_DISABLE_JIT=1, which has no intrinsics, and NUMBA_BOUNDSCHECK=1, which must check them.
     import numpy as np
 
     @njit

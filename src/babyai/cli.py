@@ -1,7 +1,8 @@
-"""The command `babyai`. Every command imports what it needs when it runs, so that help comes at once."""
+"""The command `babyai`. Commands import what they need when they run, so that `--help` is fast."""
 
 import os
 import sys
+from importlib.metadata import version
 from typing import Literal
 
 import tyro
@@ -12,23 +13,24 @@ from babyai.training import commands as training
 
 
 def levels(*, paper: bool = False) -> None:
-    """List the levels: name, rooms, size, time limit.
+    """List the levels: name, size, step limit, and the task.
 
     Args:
-        paper: Only the nineteen levels of the paper.
+        paper: Paper: only its nineteen levels.
     """
     from rich.console import Console
     from rich.table import Table
 
     from babyai.levels.catalog import LEVELS, PAPER_LEVELS
 
-    table = Table("level", "rooms", "cells", "steps", "recipe", box=None, header_style="bold")
+    table = Table("level", "rooms", "cells", "step limit", "task", box=None, header_style="bold")
     for level in LEVELS.values():
         if paper and level.name not in PAPER_LEVELS:
             continue
-        limit = str(level.max_steps) if level.max_steps else f"{level.room_size**2 * level.rows * level.columns} a trip"
-        recipe = level.recipe if isinstance(level.recipe, str) else level.recipe.__name__
-        table.add_row(level.name, f"{level.rows} x {level.columns}", f"{level.width} x {level.height}", limit, recipe)
+        per_trip = level.room_size**2 * level.rows * level.columns
+        limit = str(level.max_steps) if level.max_steps else f"{per_trip} per trip"
+        rooms = f"{level.rows} x {level.columns}"
+        table.add_row(level.name, rooms, f"{level.width} x {level.height}", limit, level.task)
     Console().print(table)
 
 
@@ -40,14 +42,14 @@ def show(
     mission: str | None = None,
     png: str | None = None,
 ) -> None:
-    """Show the world that a level makes of a seed, what the agent is told, and what it sees.
+    """Show an episode of a level: the world, the mission, and what the agent sees.
 
     Args:
-        level: The name of a level; `babyai levels` lists them.
-        seed: Any integer from 0 on.
-        rules: The world of the paper, or Minigrid 3.2.0 with its defects.
-        mission: Another instruction for the agent, in the Baby Language.
-        png: Also write a picture of the world to this file.
+        level: Level; `babyai levels` lists them.
+        seed: Random seed of the episode.
+        rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
+        mission: Mission in the Baby Language, instead of the level's own.
+        png: PNG file to write a picture of the world to.
     """
     from babyai.engine import Engine
     from babyai.render.frame import draw_world
@@ -60,7 +62,7 @@ def show(
         engine.instruct(0, mission)
     world = engine.worlds[0]
     print(draw_text(world, color=sys.stdout.isatty()))
-    print(f"\nmission: {words_of(engine.missions[0])}\nsteps:   at most {world.max_steps}\n")
+    print(f"\nmission: {words_of(engine.missions[0])}\nlimit:   {world.max_steps} steps\n")
     print("\n".join(describe_view(engine.images[0])))
     if png is not None:
         from babyai.render.picture import save_png
@@ -70,28 +72,29 @@ def show(
 
 
 def quickstart() -> None:
-    """Train an agent from nothing, test it, and film it; a few minutes on two cores."""
-    from babyai.tour import run
+    """Train an agent from scratch, evaluate it and film it; a few minutes on two cores."""
+    from babyai.quickstart import run
 
     run()
 
 
 def main() -> None:
     """Runs the command line."""
-    # Threads of torch that wait for each other shall not keep cores busy: beside other programs, that is ten times
-    # slower. The setting is read when torch is imported.
+    # Waiting threads of torch must not spin: next to other programs, that is ten times slower. OpenMP reads the setting
+    # when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    words = sys.argv[1:]
+    if sys.argv[1:] == ["--version"]:
+        print(f"babyai {version('babyai')}")
+        return
     app = tyro.extras.SubcommandApp()
-    for command in (levels, show, quickstart, evaluate):
+    for command in (levels, show, quickstart, evaluate, training.resume):
         app.command(name=command.__name__)(command)
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
+    app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
     try:
-        train = training.make_app(words[1:] if words[:1] == ["train"] else ())
-        app.command(train, name="train", help="Train agents: from demonstrations, advice or reward.")
-        app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld, compiled.")
+        app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld. `--version` too.")
     except BrokenPipeError:
-        # Whoever reads along (`| head`) has seen enough. What is still to be written when Python ends goes nowhere.
+        # The reader (`| head`) has seen enough. Output that is still buffered when Python exits goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:

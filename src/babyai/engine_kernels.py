@@ -147,12 +147,15 @@ def find_misfit(actions, done, skip_done, first, last):
 
 @njit
 def step_world(s, action):
-    """One step of one world: what the judge says of it, and whether its view must be drawn again."""
-    held, held_tracks = int(s.carrying), int(s.carried_tracks)
+    """One step of one world: its reward, terminated, truncated, and whether its view must be drawn again."""
+    held = int(s.carrying)
+    held_tracks = int(s.carried_tracks)
     changed = act(s, action)
     s.step_count += 1
+    verdict = judge(s, action, held, held_tracks)
+    reward = 1.0 - 0.9 * (s.step_count / s.max_steps) if verdict == SUCCESS else 0.0
     # Under Minigrid's rules the first view of a Carrying level is out of date as soon as it is shown.
-    return judge(s, action, held, held_tracks), changed or s.step_count == 1
+    return reward, verdict != GOES_ON, s.step_count >= s.max_steps, changed or s.step_count == 1
 
 
 @entry
@@ -171,11 +174,7 @@ def step_batch(worlds, actions, done, skip_done, size, views, directions, reward
         if done[i]:
             continue
         s = worlds[i]
-        verdict, changed = step_world(s, actions[i])
-        if verdict == SUCCESS:
-            rewards[i] = 1.0 - 0.9 * (s.step_count / s.max_steps)
-        terminated[i] = verdict != GOES_ON
-        truncated[i] = s.step_count >= s.max_steps
+        rewards[i], terminated[i], truncated[i], changed = step_world(s, actions[i])
         if terminated[i] or truncated[i]:
             s.status = ENDED
             done[i] = True

@@ -1,4 +1,4 @@
-"""Small files of demonstrations that the tests of this room share."""
+"""Fixtures for the tests of demonstrations."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.scale import scaled
 
 @pytest.fixture(scope="session")
 def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two levels, some hundred demonstrations each; not to be changed."""
+    """A file with two levels and a few hundred demonstrations of each, shared by all tests; do not modify it."""
     path = tmp_path_factory.mktemp("demos") / "small.parquet"
     collecting.collect(["GoToLocal", "BossLevel"], scaled(300, 6), 100, path, threads=1)
     return path
@@ -18,7 +18,7 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Collecting works in blocks of this size."""
+    """Reduces the block size of `collect`; returns the new size."""
     size = scaled(64, 2)
     monkeypatch.setattr(collecting, "BLOCK", size)
     return size

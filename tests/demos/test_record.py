@@ -1,4 +1,4 @@
-"""Recording: a person's keys become a demonstration, in a test and in a terminal."""
+"""Recording human demonstrations: the recorder and the terminal interface."""
 
 import os
 import subprocess
@@ -23,14 +23,14 @@ BYTES = {"left": b"\x1b[D", "right": b"\x1b[C", "up": b"\x1bOA"}
 
 
 def solution(seed: int) -> list[str]:
-    """The keys that carry a mission out."""
+    """The keys that solve the mission."""
     engine = Engine(LEVEL)
     engine.reset([seed])
     actions, lengths, _ = ExpertBatch(engine).demonstrate()
     return [NAMES[Action(action)] for action in actions[0, : lengths[0]].tolist()]
 
 
-def test_actions_are_remembered_and_taken_back() -> None:
+def test_actions_can_be_undone() -> None:
     recorder = Recorder("BossLevel", 5)
     before = recorder.engine.snapshot(0)
     assert not recorder.undo()
@@ -41,17 +41,18 @@ def test_actions_are_remembered_and_taken_back() -> None:
     for snapshot in reversed(snapshots):
         assert recorder.undo() and recorder.engine.snapshot(0) == snapshot
     assert recorder.engine.snapshot(0) == before and recorder.actions == []
-    with pytest.raises(ValueError, match="was given action 9"):
+    with pytest.raises(ValueError, match="action 9"):
         recorder.act(9)
     assert recorder.actions == [] and not recorder.done
     with pytest.raises(RuntimeError, match="not over yet"):
         recorder.demo()
 
 
-def test_missions_carried_out_are_added(tmp_path: Path) -> None:
-    path, screens = tmp_path / "mine.parquet", []
+def test_successful_episodes_are_saved(tmp_path: Path) -> None:
+    path = tmp_path / "mine.parquet"
+    screens = []
     assert next_seed(path, find_level(LEVEL)) == 0
-    # Detours that are taken back leave no trace; the third mission is given up.
+    # Undone actions are not recorded; the third mission is skipped.
     keys = ["left", "u", "u", "x", *solution(0), *solution(1), "up", "n", *solution(3), "q", "left"]
     assert play_in_terminal(Recorder(LEVEL, 0), path, iter(keys), screens.append, "Ada") == 3
     with DemoFile(path) as file:
@@ -60,8 +61,9 @@ def test_missions_carried_out_are_added(tmp_path: Path) -> None:
         assert len(file.header.sources) == 1
         assert (file.header.sources[0].origin, file.header.sources[0].style) == ("human", "Ada")
     assert verify(path) is None and next_seed(path, find_level(LEVEL)) == 4 and next_seed(path, find_level("Open")) == 0
-    assert any("nothing to take back" in screen for screen in screens) and any("saved, 3 in" in s for s in screens)
-    # Somebody else goes on, at another level.
+    assert any("nothing to undo" in screen for screen in screens)
+    assert any(f"{path} now has 3" in screen for screen in screens)
+    # Another person adds an episode of another level.
     recorder = Recorder("GoToObj", 0)
     for action in [0, 1] * 500:
         if not recorder.done:
@@ -73,12 +75,12 @@ def test_missions_carried_out_are_added(tmp_path: Path) -> None:
     assert verify(path) is None
 
 
-def test_failure_can_be_taken_back(tmp_path: Path) -> None:
+def test_failure_can_be_undone(tmp_path: Path) -> None:
     screens: list[str] = []
     recorder = Recorder(LEVEL, 0)
     recorder.engine.worlds.max_steps = 2
     play_in_terminal(recorder, tmp_path / "x.parquet", iter(["left", "left", "left"]), screens.append)
-    assert "the mission has failed: u takes the last step back" in screens[-1] and len(recorder.actions) == 2
+    assert "the mission has failed" in screens[-1] and "u to undo" in screens[-1] and len(recorder.actions) == 2
     play_in_terminal(recorder, tmp_path / "x.parquet", iter(["u"]), screens.append)
     assert not recorder.done and len(recorder.actions) == 1 and not (tmp_path / "x.parquet").exists()
 
@@ -89,7 +91,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are POSI
 
 
 @posix
-def test_keys_of_a_terminal() -> None:
+def test_terminal_keys_are_decoded() -> None:
     master, slave = os.openpty()
     with terminal_keys(slave) as keys:
         os.write(master, b"\x1b[A\x1bOD\x1bx\x1b[Cp \r\x1b[Z\xffq\x03more")
@@ -100,7 +102,7 @@ def test_keys_of_a_terminal() -> None:
 
 @posix
 @pytest.mark.compiled
-def test_a_person_in_a_terminal(tmp_path: Path) -> None:
+def test_record_command_in_a_pseudo_terminal(tmp_path: Path) -> None:
     path = tmp_path / "mine.parquet"
     script = "import sys; from babyai.demos.commands import make_app; make_app().cli(args=sys.argv[1:])"
     master, slave = os.openpty()
@@ -112,32 +114,33 @@ def test_a_person_in_a_terminal(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TERM": "xterm"},
     )
     os.close(slave)
-    shown, ready = bytearray(), threading.Event()
+    output = bytearray()
+    ready = threading.Event()
 
     def read() -> None:
         try:
             while piece := os.read(master, 4096):
-                shown.extend(piece)
-                if b"mission:" in shown:
+                output.extend(piece)
+                if b"mission:" in output:
                     ready.set()
         except OSError:
-            # The other end has gone.
+            # The other end is closed.
             pass
 
     reader = threading.Thread(target=read)
     reader.start()
     # Keys pressed before the terminal is in raw mode would be lost.
     try:
-        assert ready.wait(120), bytes(shown)
+        assert ready.wait(120), bytes(output)
         for key in [*solution(1), "q"]:
             os.write(master, BYTES.get(key, key.encode()))
-        assert process.wait(60) == 0, bytes(shown)
+        assert process.wait(60) == 0, bytes(output)
     finally:
         process.kill()
         process.wait()
         reader.join(10)
         os.close(master)
-    assert b"1 added to" in shown
+    assert b"1 added to" in output
     with DemoFile(path) as file:
         assert len(file) == 1 and file[0].seed == 1 and file[0].reward > 0
         assert file.header.sources[0].origin == "human"

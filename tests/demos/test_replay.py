@@ -1,283 +1,440 @@
-"""Replay: chunks are what an engine shows when the demonstrations are played by hand, whoever made them."""
+"""Replay: batches are what a single world shows and earns when the demonstrations are played one after the other."""
 
 import itertools
 import json
-from collections import Counter
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from babyai.batch import Batch
 from babyai.demos.collect import collect
 from babyai.demos.packed import Demo
 from babyai.demos.record import Recorder
-from babyai.demos.replay import Chunk, Replay
-from babyai.demos.sources import ExpertSource, FileSource, Mixture
+from babyai.demos.replay import Replay
+from babyai.demos.sources import ExpertSource, FileSource, Mixture, SelectedDemos
 from babyai.demos.store import DemoFile
-from babyai.demos.verify import play_demo
 from babyai.engine import Engine
 from babyai.render.blit import rgb_views
+from babyai.seeds import VALIDATION_SEED
+from babyai.tree import tree_map
 from babyai.world.language import words_of
 from tests.scale import scaled
 
-STEPS, LANES = 9, 5
+STEPS = 9
+LANES = 5
 
 
-def by_hand(demo: Demo, rules="paper", view_size=7):
-    """For each step of a demonstration: image, direction, action, whether it is the first, and the mission."""
-    states = itertools.islice(play_demo(demo, rules, view_size), len(demo))
-    for step, (engine, action) in enumerate(zip(states, demo.actions.tolist(), strict=True)):
-        yield engine.images[0].copy(), int(engine.directions[0]), action, step == 0, words_of(engine.missions[0])
+def play_demo(demo: Demo, level: int, rules: Any = "paper", view_size: int = 7) -> Iterator[dict[str, Any]]:
+    """What a single world shows and earns at each step of a demonstration, in the terms of `Batch`."""
+    engine = Engine(demo.level, rules=rules, view_size=view_size)
+    engine.reset([demo.seed])
+    last_action = -1
+    for step, action in enumerate(demo.actions.tolist()):
+        shown = {
+            "image": engine.images[0].tolist(),
+            "direction": int(engine.directions[0]),
+            "last_action": last_action,
+            "mission": words_of(engine.missions[0]),
+            "start": step == 0,
+        }
+        engine.step([action])
+        yield shown | {
+            "action": action,
+            "label": action,
+            "reward": float(np.float32(engine.rewards[0])),
+            "terminated": bool(engine.terminated[0]),
+            "truncated": bool(engine.truncated[0]),
+            "level": level,
+            "seed": demo.seed,
+        }
+        last_action = action
 
 
-def columns_of(chunks: list[Chunk], lane: int):
-    """The same of one lane of consecutive chunks."""
-    for chunk in chunks:
-        for t in range(chunk.images.shape[0]):
-            mission = words_of(chunk.missions[chunk.mission_index[t, lane]])
-            yield (
-                *(chunk.images[t, lane], int(chunk.directions[t, lane]), int(chunk.actions[t, lane])),
-                *(bool(chunk.first[t, lane]), mission),
-            )
+def lane_of(batches: list[Batch], lane: int) -> Iterator[dict[str, Any]]:
+    """The same, of one lane of consecutive batches."""
+    for batch in batches:
+        for step in range(batch.num_steps):
+            yield {
+                "image": batch.images[step, lane].tolist(),
+                "direction": int(batch.directions[step, lane]),
+                "last_action": int(batch.last_actions[step, lane]),
+                "mission": words_of(batch.missions[batch.mission_index[step, lane]]),
+                "start": bool(batch.starts[step, lane]),
+                "action": int(batch.actions[step, lane]),
+                "label": int(batch.labels[step, lane]),
+                "reward": float(batch.rewards[step, lane]),
+                "terminated": bool(batch.terminated[step, lane]),
+                "truncated": bool(batch.truncated[step, lane]),
+                "level": int(batch.levels[step, lane]),
+                "seed": int(batch.seeds[step, lane]),
+            }
 
 
-def fill(replay: Replay, count: int) -> list[Chunk]:
-    chunks = [Chunk.empty(replay.steps, replay.lanes, replay.engine.view_size, replay.kind) for _ in range(count)]
-    for chunk in chunks:
-        replay.fill(chunk)
-    return chunks
+def fill(replay: Replay, count: int) -> list[Batch]:
+    """The next batches, each in arrays of its own, without the background thread."""
+    view_size = replay.engine.view_size
+    buffers = [Batch.empty(replay.steps, replay.lanes, replay.kind, view_size) for _ in range(count)]
+    return [replay.fill(buffer)[0] for buffer in buffers]
 
 
-def alike(one: tuple, other: tuple) -> bool:
-    return np.array_equal(one[0], other[0]) and one[1:] == other[1:]
+def copy(batch: Batch) -> Batch:
+    """A batch that stays as it is when its buffer is reused."""
+    return tree_map(np.copy, batch)
 
 
-def same_chunks(ones: list[Chunk], others: list[Chunk]) -> bool:
-    names = ("images", "directions", "actions", "first", "mission_index", "missions")
-    return len(ones) == len(others) and all(
-        np.array_equal(getattr(one, name), getattr(other, name))
-        for one, other in zip(ones, others, strict=True)
-        for name in names
-    )
+def assert_equal_batches(one: Batch, other: Batch) -> None:
+    for field in fields(Batch):
+        assert np.array_equal(getattr(one, field.name), getattr(other, field.name)), field.name
 
 
-class Noting:
-    """A source that remembers what it handed out."""
+class RecordingSource:
+    """A source that remembers the rows it returned, in order."""
 
-    def __init__(self, source) -> None:
-        self.source, self.levels, self.rules = source, source.levels, source.rules
+    def __init__(self, source: FileSource) -> None:
+        self.source = source
+        self.levels = source.levels
+        self.rules = source.rules
         self.rows: list[int] = []
 
-    def take(self, count: int):
-        batch = self.source.take(count)
-        self.rows += batch.rows.tolist()
-        return batch
+    def take(self, count: int) -> SelectedDemos:
+        demos = self.source.take(count)
+        self.rows += demos.rows.tolist()
+        return demos
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.source, name)
 
 
-# ---------------------------------------------------------------- chunks
+def assert_batches_are_demos(batches: list[Batch], demos: list[Demo], levels: list[str], **settings: Any) -> None:
+    """Each lane is demonstrations end to end, in the order in which the source returned them, each used once."""
+    numbers = {(levels.index(demo.level), demo.seed): number for number, demo in enumerate(demos)}
+    assert len(numbers) == len(demos), "each demonstration is taken once, so that it can be identified"
+    used = []
+    for lane in range(batches[0].num_lanes):
+        steps = list(lane_of(batches, lane))
+        assert steps[0]["start"]
+        order = [numbers[step["level"], step["seed"]] for step in steps if step["start"]]
+        assert order == sorted(order)
+        expected = itertools.chain.from_iterable(
+            play_demo(demos[number], levels.index(demos[number].level), **settings) for number in order
+        )
+        # The last demonstration of a lane may go on after the last batch.
+        for given, wanted in zip(steps, itertools.islice(expected, len(steps)), strict=True):
+            assert given == wanted
+        used += order
+    assert sorted(used) == list(range(len(demos)))
+
+
+# ------------------------------------------------------------ batches
 
 
 @pytest.mark.parametrize("view_size", [7, 5])
 def test_lanes_are_demonstrations_end_to_end(small_file: Path, view_size: int) -> None:
-    source = Noting(FileSource(small_file, seed=3))
-    replay = Replay(source, steps=STEPS, lanes=LANES, view_size=view_size)
-    chunks = fill(replay, scaled(60, 4))
+    source = RecordingSource(FileSource(small_file, seed=3))
+    batches = fill(Replay(source, steps=STEPS, lanes=LANES, view_size=view_size), scaled(60, 4))
     with DemoFile(small_file) as file:
-        played = [file[row] for row in source.rows]
-    names = {(demo.level, demo.seed): demo for demo in played}
-    for lane in range(LANES):
-        # Whose turn it was is in the chunks; that they came in the order of the source is checked below.
-        begun = [
-            names[source.levels[chunk.levels[number]].name, int(chunk.seeds[number])]
-            for chunk in chunks
-            for t, number in enumerate(chunk.mission_index[:, lane])
-            if chunk.first[t, lane]
-        ]
-        expected = itertools.chain.from_iterable(by_hand(demo, view_size=view_size) for demo in begun)
-        for shown, wanted in zip(columns_of(chunks, lane), expected, strict=False):
-            assert alike(shown, wanted)
-    assert sum(int(chunk.first.sum()) for chunk in chunks) == len(played)
-    begun = Counter((chunk.seeds[n], chunk.levels[n]) for chunk in chunks for n in chunk.mission_index[chunk.first])
-    assert begun == Counter((demo.seed, file.levels.index(demo.level)) for demo in played)
+        demos = [file[row] for row in source.rows]
+        assert_batches_are_demos(batches, demos, list(file.levels), view_size=view_size)
 
 
-def test_missions_are_listed_once(small_file: Path) -> None:
-    for chunk in fill(Replay(FileSource(small_file), steps=STEPS, lanes=LANES), 20):
-        assert chunk.mission_index[0].tolist() == list(range(LANES))
-        assert sorted(set(chunk.mission_index.ravel().tolist())) == list(range(chunk.count))
-        # After the lanes' own, one for each episode that begins later.
-        assert chunk.count == LANES + int(chunk.first[1:].sum())
+def test_episodes_can_end_in_success_or_failure(tmp_path: Path) -> None:
+    """Picking up the wrong object ends an episode of this level as a failure."""
+    path = tmp_path / "demos.parquet"
+    generator = np.random.default_rng(0)
+    demos = []
+    for seed in range(scaled(30, 10)):
+        recorder = Recorder("PickupDistDebug", seed)
+        while not recorder.done:
+            recorder.act(int(generator.integers(6)))
+        recorder.save(path)
+        demos.append(recorder.demo())
+    steps = sum(len(demo) for demo in demos)
+    (batch,) = fill(Replay(FileSource(path, shuffle=False), steps=steps, lanes=1), 1)
+    assert_batches_are_demos([batch], demos, ["PickupDistDebug"])
+    assert (batch.rewards[batch.terminated] > 0).any()
+    assert (batch.rewards[batch.terminated] == 0).any()
+    assert not batch.rewards[~batch.terminated].any()
+
+
+def test_the_time_limit_truncates_an_episode(tmp_path: Path) -> None:
+    path = tmp_path / "demos.parquet"
+    recorder = Recorder("GoToLocal", 0)
+    while not recorder.done:
+        recorder.act(0)
+    recorder.save(path)
+    length = len(recorder.actions)
+    (batch,) = fill(Replay(FileSource(path), steps=2 * length, lanes=1), 1)
+    assert np.flatnonzero(batch.truncated[:, 0]).tolist() == [length - 1, 2 * length - 1]
+    assert np.flatnonzero(batch.starts[:, 0]).tolist() == [0, length]
+    assert not batch.terminated.any()
+    assert not batch.rewards.any()
+
+
+def test_missions_are_listed_once_per_episode(small_file: Path) -> None:
+    for batch in fill(Replay(FileSource(small_file), steps=STEPS, lanes=LANES), 20):
+        assert batch.mission_index[0].tolist() == list(range(LANES))
+        assert sorted(set(batch.mission_index.ravel().tolist())) == list(range(len(batch.missions)))
+        # After those that the batch begins with, one for each episode that starts later.
+        assert len(batch.missions) == LANES + int(batch.starts[1:].sum())
 
 
 @pytest.mark.parametrize("kind", ["symbolic", "rgb"])
-def test_threads_and_background_make_no_difference(small_file: Path, kind: str) -> None:
-    plain = fill(Replay(FileSource(small_file), steps=STEPS, lanes=LANES, kind=kind), 8)
-    with Replay(FileSource(small_file), steps=STEPS, lanes=LANES, kind=kind, threads=2) as replay:
-        for expected in plain:
-            assert same_chunks([next(replay)], [expected])
-    if kind == "rgb":
-        symbolic = fill(Replay(FileSource(small_file), steps=STEPS, lanes=LANES), 8)
-        for pixels, symbols in zip(plain, symbolic, strict=True):
-            assert np.array_equal(pixels.images.reshape(-1, 56, 56, 3), rgb_views(symbols.images.reshape(-1, 7, 7, 3)))
+def test_threads_and_prefetching_make_no_difference(small_file: Path, kind: Any) -> None:
+    settings = {"steps": STEPS, "lanes": LANES, "kind": kind}
+    plain = fill(Replay(FileSource(small_file), **settings), 8)
+    for threads, prefetch in ((1, 1), (2, 2), (LANES + 2, 3)):
+        with Replay(FileSource(small_file), **settings, threads=threads, prefetch=prefetch) as replay:
+            for expected in plain:
+                assert_equal_batches(next(replay), expected)
 
 
-def test_arrays_can_be_ones_own(small_file: Path) -> None:
-    mine = [Chunk.empty(STEPS, LANES) for _ in range(2)]
-    with Replay(FileSource(small_file), steps=STEPS, lanes=LANES, ahead=1, buffers=mine) as replay:
-        given = [next(replay) for _ in range(4)]
-    assert all(any(chunk is own for own in mine) for chunk in given)
-    with pytest.raises(ValueError, match="need at least 3 buffers, not 2"):
-        Replay(FileSource(small_file), steps=STEPS, lanes=LANES, ahead=2, buffers=mine)
+def test_rgb_frames_are_the_rendered_symbolic_views(small_file: Path) -> None:
+    pixels = fill(Replay(FileSource(small_file), steps=STEPS, lanes=LANES, kind="rgb"), 4)
+    symbols = fill(Replay(FileSource(small_file), steps=STEPS, lanes=LANES), 4)
+    for rgb, symbolic in zip(pixels, symbols, strict=True):
+        assert rgb.images.shape == (STEPS, LANES, 56, 56, 3)
+        frames = rgb_views(symbolic.images.reshape(-1, 7, 7, 3)).reshape(rgb.images.shape)
+        assert_equal_batches(rgb, replace(symbolic, images=frames))
 
 
-def test_carrying_begins_as_the_rules_say(tmp_path: Path) -> None:
+def test_buffers_can_be_the_callers(small_file: Path) -> None:
+    buffers = [Batch.empty(STEPS, LANES) for _ in range(2)]
+    with Replay(FileSource(small_file), steps=STEPS, lanes=LANES, prefetch=1, buffers=buffers) as replay:
+        batches = [next(replay) for _ in range(4)]
+    assert {id(batch.images) for batch in batches} == {id(buffer.images) for buffer in buffers}
+    with pytest.raises(ValueError, match="2 batches.*3 buffers, not 2"):
+        Replay(FileSource(small_file), steps=STEPS, lanes=LANES, prefetch=2, buffers=buffers)
+
+
+def test_a_batch_stays_valid_until_the_next_one_is_requested(small_file: Path) -> None:
+    expected = fill(Replay(FileSource(small_file), steps=STEPS, lanes=LANES), 12)
+    with Replay(FileSource(small_file), steps=STEPS, lanes=LANES, prefetch=1) as replay:
+        for wanted in expected:
+            batch = next(replay)
+            before = copy(batch)
+            # The other buffer is being filled meanwhile.
+            threading.Event().wait(0.002)
+            assert_equal_batches(batch, before)
+            assert_equal_batches(batch, wanted)
+
+
+@pytest.mark.parametrize("rules", ["paper", "minigrid"])
+def test_carried_objects_appear_as_the_rules_say(tmp_path: Path, rules: Any) -> None:
     """Minigrid hands the object over after the first observation; a replay shows the same."""
-    for rules in ("paper", "minigrid"):
-        path = tmp_path / f"{rules}.parquet"
-        engine = Engine("PutNextS5N2Carrying", rules=rules)
-        engine.reset([3])
-        recorder = Recorder("PutNextS5N2Carrying", 3, rules)
-        for action in [0, 1] * 200:
-            if not recorder.done:
-                recorder.act(action)
-        recorder.save(path)
-        chunk = fill(Replay(FileSource(path), steps=6, lanes=1), 1)[0]
-        wanted = itertools.islice(by_hand(recorder.demo(), rules), 6)
-        assert all(alike(shown, hand) for shown, hand in zip(columns_of([chunk], 0), wanted, strict=True))
-        assert np.array_equal(chunk.images[0, 0], engine.images[0])
+    path = tmp_path / "demos.parquet"
+    recorder = Recorder("PutNextS5N2Carrying", 3, rules)
+    for action in itertools.cycle([0, 1]):
+        if recorder.done:
+            break
+        recorder.act(action)
+    recorder.save(path)
+    (batch,) = fill(Replay(FileSource(path), steps=6, lanes=1), 1)
+    assert_batches_are_demos([batch], [recorder.demo()], ["PutNextS5N2Carrying"], rules=rules)
+    engine = Engine("PutNextS5N2Carrying", rules=rules)
+    engine.reset([3])
+    assert np.array_equal(batch.images[0, 0], engine.images[0])
 
 
-def test_errors_reach_whoever_asks(tmp_path: Path, small_file: Path) -> None:
+def test_errors_in_the_background_reach_the_caller(small_file: Path) -> None:
     source = FileSource(small_file)
     source.demos = replace(source.demos, actions=np.zeros_like(source.demos.actions))
     with Replay(source, steps=40, lanes=LANES) as replay:
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="does not end where its episode does; run `babyai demos verify`"):
+            with pytest.raises(RuntimeError, match=r"row \d+ .*(GoToLocal|BossLevel).*seed \d+.*babyai demos verify"):
                 list(itertools.islice(replay, 50))
-    for settings, complaint in (({"steps": 0}, "must be from 1 on"), ({"kind": "smell"}, "unknown kind 'smell'")):
-        with pytest.raises(ValueError, match=complaint):
-            Replay(source, **({"steps": 3, "lanes": 2} | settings))
 
 
-# ---------------------------------------------------------------- files
+@pytest.mark.parametrize(
+    ("settings", "fact"),
+    [
+        ({"steps": 0}, "steps.*at least 1, not 0, 2"),
+        ({"lanes": 0}, "lanes.*at least 1, not 3, 0"),
+        ({"threads": 0}, "threads.*at least 1"),
+        ({"prefetch": 0}, "prefetch.*at least 1"),
+        ({"kind": "smell"}, "'smell'.*'symbolic' or 'rgb'"),
+    ],
+)
+def test_impossible_arguments_are_refused(small_file: Path, settings: dict[str, Any], fact: str) -> None:
+    with pytest.raises(ValueError, match=fact):
+        Replay(FileSource(small_file), **({"steps": 3, "lanes": 2} | settings))
 
 
-def rows_of(source: FileSource, count: int) -> list[int]:
+# ------------------------------------------------------------ files
+
+
+def take_rows(source: FileSource, count: int) -> list[int]:
     return [row for _ in range(count // 7) for row in source.take(7).rows.tolist()]
 
 
-def test_every_pass_goes_through_the_file_once_in_an_order_of_its_own(small_file: Path) -> None:
+def test_every_pass_takes_each_row_once_in_an_order_of_its_own(small_file: Path) -> None:
     size = scaled(35, 7)
     source = FileSource(small_file, seed=1, demos=size)
-    passes = np.array(rows_of(source, 4 * size)).reshape(4, size)
-    assert all(sorted(one) == list(range(size)) for one in passes.tolist()) and source.passes == 4
-    assert len({tuple(one) for one in passes.tolist()}) == 4
-    assert rows_of(FileSource(small_file, seed=1, demos=size), 4 * size) == passes.ravel().tolist()
-    assert rows_of(FileSource(small_file, seed=2, demos=size), 4 * size) != passes.ravel().tolist()
-    assert rows_of(FileSource(small_file, demos=size, shuffle=False), 2 * size) == [*range(size)] * 2
-    with pytest.raises(ValueError, match="cannot be taken from it"):
-        FileSource(small_file, demos=10**6)
+    passes = np.array(take_rows(source, 4 * size)).reshape(4, size)
+    assert all(sorted(rows) == list(range(size)) for rows in passes.tolist())
+    assert source.passes == 4
+    assert len({tuple(rows) for rows in passes.tolist()}) == 4
+    assert take_rows(FileSource(small_file, seed=1, demos=size), 4 * size) == passes.ravel().tolist()
+    assert take_rows(FileSource(small_file, seed=2, demos=size), 4 * size) != passes.ravel().tolist()
+    assert take_rows(FileSource(small_file, demos=size, shuffle=False), 2 * size) == [*range(size)] * 2
 
 
-def test_levels_come_up_by_weight(small_file: Path) -> None:
+@pytest.mark.parametrize("demos", [0, 10**6])
+def test_a_file_must_have_as_many_demonstrations(small_file: Path, demos: int) -> None:
+    with DemoFile(small_file) as file:
+        count = len(file)
+    with pytest.raises(ValueError, match=f"{count} demonstrations, not {demos}"):
+        FileSource(small_file, demos=demos)
+
+
+def test_levels_are_sampled_by_weight(small_file: Path) -> None:
     source = FileSource(small_file, weights={"BossLevel": 3.0, "GoToLocal": 1.0})
     levels = np.concatenate([source.take(50).levels for _ in range(80)])
     share = (levels == source.demos.names.index("BossLevel")).mean()
     assert 0.7 < share < 0.8
-    for weights, complaint in (
-        ({"Open": 1.0}, "weight for level 'Open', but no demonstration"),
-        ({"BossLevel": -1.0}, "weights must be"),
-        ({"BossLevel": 0.0}, "weights must be"),
-    ):
-        with pytest.raises(ValueError, match=complaint):
-            FileSource(small_file, weights=weights)
 
 
-def test_a_mixture_does_not_depend_on_how_it_is_taken() -> None:
-    one, other = Mixture([1, 2, 3], 5), Mixture([1, 2, 3], 5)
-    pieces = np.concatenate([one.take(k) for k in (0, 1, 700, 5, 2000)])
-    assert np.array_equal(pieces, other.take(2706)) and one.position == other.position
+@pytest.mark.parametrize(
+    ("weights", "fact"),
+    [
+        ({"Open": 1.0}, "'Open'"),
+        ({"BossLevel": -1.0}, "-1.0"),
+        ({"BossLevel": 0.0}, "0.0"),
+        ({"BossLevel": float("nan")}, "nan"),
+    ],
+)
+def test_impossible_weights_are_refused(small_file: Path, weights: dict[str, float], fact: str) -> None:
+    with pytest.raises(ValueError, match=fact):
+        FileSource(small_file, weights=weights)
+
+
+def test_a_mixture_does_not_depend_on_how_many_are_taken_at_a_time() -> None:
+    one = Mixture([1, 2, 3], 5)
+    other = Mixture([1, 2, 3], 5)
+    pieces = np.concatenate([one.take(count) for count in (0, 1, 700, 5, 2000)])
+    assert np.array_equal(pieces, other.take(2706))
+    assert one.position == other.position
     other.position = 701
     assert np.array_equal(other.take(5), pieces[701:706])
 
 
-# ---------------------------------------------------------------- the expert without a file
+# ------------------------------------------------------------ the expert
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_fresh_demonstrations_are_those_that_collecting_makes(tmp_path: Path, threads: int) -> None:
+def test_endless_demonstrations_are_those_that_collecting_writes(tmp_path: Path, threads: int) -> None:
     count = scaled(64, 8)
     with DemoFile(collect("GoToLocal", count, 40, tmp_path / "x.parquet").path) as file:
         demos = file.read()
     source = ExpertSource("GoToLocal", first_seed=40, block=16, threads=threads)
-    batches = [source.take(k) for k in (3, count - 4, 1)]
-    assert np.concatenate([batch.seeds for batch in batches]).tolist() == demos.seeds.tolist()
-    taken = [b.actions[s : s + n].tolist() for b in batches for s, n in zip(b.starts, b.lengths, strict=True)]
-    assert taken == [demo.actions.tolist() for demo in demos]
+    taken = [source.take(number) for number in (3, count - 4, 1)]
     source.close()
+    assert np.concatenate([selected.seeds for selected in taken]).tolist() == demos.seeds.tolist()
+    actions = [
+        selected.actions[start : start + length].tolist()
+        for selected in taken
+        for start, length in zip(selected.starts, selected.lengths, strict=True)
+    ]
+    assert actions == [demo.actions.tolist() for demo in demos]
 
 
-def test_fresh_demonstrations_of_several_levels() -> None:
+def test_endless_demonstrations_of_several_levels_have_consecutive_seeds() -> None:
     source = ExpertSource({"GoToLocal": 1.0, "Open": 3.0}, block=32, seed=4)
-    batch = source.take(scaled(2000, 64))
-    for code in (0, 1):
-        seeds = batch.seeds[batch.levels == code]
+    selected = source.take(scaled(2000, 64))
+    source.close()
+    for level in (0, 1):
+        seeds = selected.seeds[selected.levels == level]
         assert seeds.tolist() == list(range(len(seeds)))
-    assert 0.6 < (batch.levels == 1).mean() < 0.9
+    assert 0.6 < (selected.levels == 1).mean() < 0.9
+
+
+def test_replayed_endless_demonstrations_are_the_experts(tmp_path: Path) -> None:
+    batches_count = scaled(20, 3)
+    with Replay(ExpertSource("GoToLocal", block=16), steps=STEPS, lanes=LANES) as replay:
+        batches = [copy(next(replay)) for _ in range(batches_count)]
+    seeds = {int(seed) for batch in batches for seed in batch.seeds.ravel()}
+    with DemoFile(collect("GoToLocal", max(seeds) + 1, 0, tmp_path / "x.parquet").path) as file:
+        demos = [demo for demo in file.read() if demo.seed in seeds]
+    assert_batches_are_demos(batches, demos, ["GoToLocal"])
+
+
+def test_seeds_reserved_for_validation_are_never_reached() -> None:
+    source = ExpertSource("GoToLocal", first_seed=VALIDATION_SEED - 3, block=8)
+    seeds = source.take(8).seeds
     source.close()
+    assert (seeds - VALIDATION_SEED).tolist() == [-3, -2, -1, -3, -2, -1, -3, -2]
 
 
-def test_reserved_seeds_are_never_reached() -> None:
-    source = ExpertSource("GoToLocal", first_seed=10**9 - 3, block=8)
-    assert source.take(8).seeds.tolist() == [10**9 - 3, 10**9 - 2, 10**9 - 1, 10**9 - 3, 10**9 - 2, 10**9 - 1] + [
-        10**9 - 3, 10**9 - 2
-    ]  # fmt: skip
-    source.close()
+# ------------------------------------------------------------ resuming
 
 
-# ---------------------------------------------------------------- going on
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "file": lambda path: FileSource(path, seed=2),
+    "weights": lambda path: FileSource(path, seed=2, weights={"BossLevel": 1.0, "GoToLocal": 2.0}),
+    "expert": lambda path: ExpertSource({"GoToLocal": 2.0, "Open": 1.0}, block=16, seed=2),
+}
 
 
-def sources(path: Path):
-    yield lambda: FileSource(path, seed=2)
-    yield lambda: FileSource(path, seed=2, weights={"BossLevel": 1.0, "GoToLocal": 2.0})
-    yield lambda: ExpertSource({"GoToLocal": 2.0, "Open": 1.0}, block=16, seed=2)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("kind", ["symbolic", "rgb"])
+def test_a_resumed_replay_continues_with_the_same_batches(small_file: Path, source: str, kind: Any) -> None:
+    make = SOURCES[source]
+    settings = {"steps": STEPS, "lanes": LANES, "kind": kind}
+    with Replay(make(small_file), **settings) as replay:
+        for _ in range(7):
+            next(replay)
+        state = json.loads(json.dumps(replay.state_dict()))
+        expected = [copy(next(replay)) for _ in range(6)]
+    # Some lanes are resumed in the middle of an episode, whose last action is then known.
+    assert (expected[0].last_actions[0] >= 0).any()
+    with Replay(make(small_file), **settings) as other:
+        next(other)
+        other.load_state_dict(state)
+        assert other.state_dict() == state
+        for batch in expected:
+            assert_equal_batches(next(other), batch)
 
 
-def test_a_position_leads_back_to_the_same_chunks(small_file: Path) -> None:
-    for make in sources(small_file):
-        with Replay(make(), steps=STEPS, lanes=LANES) as replay:
-            for _ in range(7):
-                next(replay)
-            state = json.loads(json.dumps(replay.state_dict()))
-            expected = []
-            for _ in range(6):
-                chunk = next(replay)
-                expected.append(Chunk(**{name: np.copy(value) for name, value in vars(chunk).items() if name in ARRAYS},
-                                      count=chunk.count))  # fmt: skip
-        with Replay(make(), steps=STEPS, lanes=LANES) as other:
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_new_replay_can_be_resumed_at_its_start(small_file: Path, source: str) -> None:
+    make = SOURCES[source]
+    with Replay(make(small_file), steps=STEPS, lanes=LANES) as replay:
+        state = json.loads(json.dumps(replay.state_dict()))
+        expected = copy(next(replay))
+    with Replay(make(small_file), steps=STEPS, lanes=LANES) as other:
+        for _ in range(3):
             next(other)
-            other.load_state_dict(state)
-            assert other.state_dict() == state
-            for chunk in expected:
-                assert same_chunks([next(other)], [chunk])
+        other.load_state_dict(state)
+        assert_equal_batches(next(other), expected)
 
 
-ARRAYS = ("images", "directions", "actions", "first", "mission_index", "mission_table", "levels", "seeds")
+def test_fill_returns_the_position_after_its_batch(small_file: Path) -> None:
+    replay = Replay(FileSource(small_file), steps=STEPS, lanes=LANES)
+    fill(replay, 3)
+    _, position = replay.fill(Batch.empty(STEPS, LANES))
+    state = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in position.items()}
+    assert state == replay.state_dict()
+    (expected,) = fill(replay, 1)
+    other = Replay(FileSource(small_file), steps=STEPS, lanes=LANES)
+    other.load_state_dict(position)
+    assert_equal_batches(fill(other, 1)[0], expected)
 
 
-def test_positions_of_others_are_refused(tmp_path: Path, small_file: Path) -> None:
+def test_positions_of_other_replays_are_refused(tmp_path: Path, small_file: Path) -> None:
     replay = Replay(FileSource(small_file), steps=STEPS, lanes=LANES)
     fill(replay, 3)
     state = replay.state_dict()
-    with pytest.raises(ValueError, match="is one of 5 lanes, and this replay has 4"):
+    with pytest.raises(ValueError, match="5 lanes.* 4"):
         Replay(FileSource(small_file), steps=STEPS, lanes=4).load_state_dict(state)
-    with pytest.raises(ValueError, match="belongs to another source"):
-        Replay(ExpertSource("GoToLocal"), steps=STEPS, lanes=LANES).load_state_dict(state)
-    other = collect("GoToLocal", scaled(600, 12), 5, tmp_path / "x.parquet").path
-    with pytest.raises(ValueError, match="belongs to another file"):
-        Replay(FileSource(other), steps=STEPS, lanes=LANES).load_state_dict(state)
+    with Replay(ExpertSource("GoToLocal"), steps=STEPS, lanes=LANES) as other:
+        with pytest.raises(ValueError, match="another source"):
+            other.load_state_dict(state)
+        # After the refusal it still works.
+        next(other)
+    other_file = collect("GoToLocal", scaled(600, 12), 5, tmp_path / "x.parquet").path
+    with pytest.raises(ValueError, match="another file"):
+        Replay(FileSource(other_file), steps=STEPS, lanes=LANES).load_state_dict(state)

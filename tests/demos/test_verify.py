@@ -1,4 +1,4 @@
-"""Verifying, merging, showing: what each finds in a file, and refuses."""
+"""Verifying, merging and showing files of demonstrations."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.scale import scaled
 
 
 def rewrite(source: Path, out: Path, change) -> Path:
-    """A copy of a file whose demonstrations have been changed."""
+    """Copies a file with changed demonstrations; returns its path."""
     with DemoFile(source) as file, DemoWriter(out, file.header) as writer:
         writer.write(change(file.read()))
         writer.close(*file.header.sources)
@@ -46,7 +46,7 @@ def with_mission(row: int, mission: str):
 
 
 def with_length(row: int, more: int):
-    """Leaves out the last action of a row, or repeats it."""
+    """Removes the last action of a row (more = -1), or repeats it (more = 1)."""
 
     def change(demos: Demos) -> Demos:
         end = demos.offsets[row + 1]
@@ -59,34 +59,35 @@ def with_length(row: int, more: int):
     return change
 
 
-def test_the_first_wrong_row_is_reported(tmp_path: Path, small_file: Path) -> None:
-    told = []
-    assert verify(small_file, threads=2, progress=lambda *now: told.append(now)) is None
-    assert told[-1][0] == told[-1][1]
+def test_first_wrong_row_is_reported(tmp_path: Path, small_file: Path) -> None:
+    reports = []
+    assert verify(small_file, threads=2, progress=lambda *now: reports.append(now)) is None
+    assert reports[-1][0] == reports[-1][1]
     with DemoFile(small_file) as file:
         demos = file.read()
     row = next(k for k in range(4, len(demos)) if demos.lengths[k] > 4)
-    for number, (change, complaint) in enumerate(
+    length = int(demos.lengths[row])
+    for number, (change, problem) in enumerate(
         (
-            (with_value("seeds", row, 7), "and the level makes"),
-            (with_value("levels", row, 1 - demos.levels[row]), "and the level makes"),
-            (with_mission(row, "go to a door"), "its mission is 'go to a door', and the level makes"),
-            (with_value("rewards", row, 0.5), "its reward is 0.5, and its actions earn"),
-            (with_length(row, -1), "its episode goes on after its"),
-            (with_length(row, 1), f"its episode is over after {demos.lengths[row]} of its {demos.lengths[row] + 1}"),
+            (with_value("seeds", row, 7), "its mission is"),
+            (with_value("levels", row, 1 - demos.levels[row]), "its mission is"),
+            (with_mission(row, "go to a door"), f"'go to a door', but its seed gives {demos[row].mission!r}"),
+            (with_value("rewards", row, 0.5), f"its reward is 0.5, but its actions earn {demos.rewards[row]}"),
+            (with_length(row, -1), f"not over after its {length - 1} actions"),
+            (with_length(row, 1), f"over after {length} of its {length + 1} actions"),
         )
     ):
         wrong = verify(rewrite(small_file, tmp_path / f"{number}.parquet", change))
         assert wrong is not None and wrong.row == row
-        assert complaint in str(wrong) and str(wrong).startswith(f"row {row} (level ")
+        assert problem in str(wrong) and str(wrong).startswith(f"row {row} (level ")
 
 
-def test_a_changed_action_is_found(tmp_path: Path, small_file: Path) -> None:
+def test_changed_action_is_detected(tmp_path: Path, small_file: Path) -> None:
     with DemoFile(small_file) as file:
         demos = file.read()
     row = int(np.argmax(demos.lengths > 4))
     place = int(demos.offsets[row])
-    # Turning the wrong way once does not bring anyone to the goal in as many steps, with luck the same way round.
+    # With another first action, the rest of the actions does not lead to the goal in the same number of steps.
     for action in {0, 1, 2} - {int(demos.actions[place])}:
         wrong = verify(rewrite(small_file, tmp_path / f"{action}.parquet", with_value("actions", place, action)))
         assert wrong is not None and wrong.row == row
@@ -95,7 +96,7 @@ def test_a_changed_action_is_found(tmp_path: Path, small_file: Path) -> None:
 # ---------------------------------------------------------------- merge
 
 
-def test_merging_keeps_order_and_origin(tmp_path: Path, small_file: Path) -> None:
+def test_merge_keeps_order_and_sources(tmp_path: Path, small_file: Path) -> None:
     other = collect(["Open", "GoToLocal"], scaled(50, 3), 9000, tmp_path / "other.parquet").path
     count = merge([other, small_file], tmp_path / "both.parquet")
     with DemoFile(tmp_path / "both.parquet") as both, DemoFile(other) as first, DemoFile(small_file) as second:
@@ -107,12 +108,12 @@ def test_merging_keeps_order_and_origin(tmp_path: Path, small_file: Path) -> Non
     assert verify(tmp_path / "both.parquet") is None
 
 
-def test_merging_refuses(tmp_path: Path, small_file: Path) -> None:
+def test_merge_rejects_other_rules_duplicates_and_existing_files(tmp_path: Path, small_file: Path) -> None:
     out = tmp_path / "out.parquet"
     other = collect("GoToLocal", 3, 9000, tmp_path / "minigrid.parquet", rules="minigrid").path
-    with pytest.raises(DemoFileError, match=r"with rules='paper' and .*minigrid.parquet with rules='minigrid'"):
+    with pytest.raises(DemoFileError, match=r"small\.parquet .*'paper'.*minigrid\.parquet .*'minigrid'"):
         merge([small_file, other], out)
-    with pytest.raises(DemoFileError, match="seed 100 of level 'GoToLocal' occurs more than once"):
+    with pytest.raises(DemoFileError, match=r"seed 100 of level 'GoToLocal' .*keep_duplicates"):
         merge([small_file, small_file], out)
     with pytest.raises(ValueError, match="no files to merge"):
         merge([], out)
@@ -121,18 +122,20 @@ def test_merging_refuses(tmp_path: Path, small_file: Path) -> None:
     assert not out.exists()
     assert merge([small_file, small_file], out, keep_duplicates=True) > 0
     before = out.read_bytes()
-    with pytest.raises(DemoFileError, match="exists already"):
+    with pytest.raises(DemoFileError, match=r"out\.parquet already exists"):
         merge([small_file], out)
     assert out.read_bytes() == before
 
 
-def test_appending_refuses_another_world(tmp_path: Path, small_file: Path) -> None:
+def test_append_rejects_levels_with_other_settings(tmp_path: Path, small_file: Path) -> None:
     other = collect("GoToLocal", 3, 9000, tmp_path / "x.parquet").path
     before = other.read_bytes()
     with DemoFile(small_file) as file:
-        demos, header, source = file.read(), file.header, file.header.sources[0]
+        demos = file.read()
+        header = file.header
+        source = header.sources[0]
         changed = {name: settings | {"objects": 99} for name, settings in header.levels.items()}
-        with pytest.raises(DemoFileError, match="level 'GoToLocal' is not the same"):
+        with pytest.raises(DemoFileError, match=r"level 'GoToLocal' differ"):
             append(other, demos, Header("paper", changed), source)
         assert other.read_bytes() == before
         assert append(other, demos, header, source) == 3 + len(demos)
@@ -142,22 +145,23 @@ def test_appending_refuses_another_world(tmp_path: Path, small_file: Path) -> No
 # ---------------------------------------------------------------- show
 
 
-def test_summaries(small_file: Path) -> None:
+def test_summarize_equals_numpy(small_file: Path) -> None:
     with DemoFile(small_file) as file:
         demos = file.read()
         for code, summary in enumerate(show.summarize(file)):
-            lengths, rewards = demos.lengths[demos.levels == code], demos.rewards[demos.levels == code]
+            lengths = demos.lengths[demos.levels == code]
+            rewards = demos.rewards[demos.levels == code]
             assert summary.level == file.levels[code] and summary.count == len(lengths)
             assert summary.mean_length == pytest.approx(lengths.mean())
             assert summary.std_length == pytest.approx(lengths.std()) and summary.longest == lengths.max()
             assert summary.mean_reward == pytest.approx(rewards.mean())
 
 
-def test_episodes_are_drawn(small_file: Path) -> None:
+def test_draw_steps_draws_every_step(small_file: Path) -> None:
     with DemoFile(small_file) as file:
         demo = file[1]
-        pictures = list(show.draw_steps(demo, file.rules))
-    assert len(pictures) == len(demo) + 1 and pictures[0].endswith("step 0: begins\n")
-    assert f"step {len(demo)}: " in pictures[-1] and f"over, reward {demo.reward:.3f}" in pictures[-1]
+        drawings = list(show.draw_steps(demo, file.rules))
+    assert len(drawings) == len(demo) + 1 and drawings[0].endswith("step 0: start\n")
+    assert f"step {len(demo)}: " in drawings[-1] and f"end of episode, reward {demo.reward:.3f}" in drawings[-1]
     assert show.words_of_actions(np.array([0, 2, 2, 2, 5])) == "left, forward x 3, toggle"
     assert show.words_of_actions(np.zeros(0, dtype=np.uint8)) == ""

@@ -1,4 +1,4 @@
-"""The spaces of observations: sentences, batches, whole grids."""
+"""Observation spaces: missions, batches, whole grids."""
 
 import numpy as np
 import pytest
@@ -11,29 +11,29 @@ from babyai.render.frame import full_view
 from babyai.world.language import parse_mission
 
 
-def test_samples_are_sentences_and_seeds_repeat_them() -> None:
+def test_samples_are_sentences_and_reproducible_by_seed() -> None:
     space = MissionSpace(seed=3)
     missions = [space.sample() for _ in range(200)]
     assert all(mission in space and str(parse_mission(mission)) == mission for mission in missions)
     space.seed(3)
     assert [space.sample() for _ in range(200)] == missions
-    with pytest.raises(ValueError, match="no mask or probability"):
+    with pytest.raises(ValueError, match=r"mask|probability"):
         space.sample(mask=(3, None))
 
 
-@pytest.mark.parametrize("stranger", ["", "go", "go to the rde ball", "GO TO THE BALL", 3, None])
-def test_only_sentences_are_contained(stranger: object) -> None:
-    assert stranger not in MissionSpace()
+@pytest.mark.parametrize("other", ["", "go", "go to the rde ball", "GO TO THE BALL", 3, None])
+def test_space_contains_only_sentences(other: object) -> None:
+    assert other not in MissionSpace()
 
 
-def test_the_longest_mission_just_fits() -> None:
+def test_max_length_is_that_of_the_longest_mission() -> None:
     space = MissionSpace()
-    thing = "the purple object in front of you"
-    side = f"put {thing} next to {thing} and put {thing} next to {thing}"
-    assert len(f"{side} after you {side}") == space.max_length and f"{side} after you {side}" in space
+    descriptor = "the purple object in front of you"
+    half = f"put {descriptor} next to {descriptor} and put {descriptor} next to {descriptor}"
+    assert len(f"{half} after you {half}") == space.max_length and f"{half} after you {half}" in space
 
 
-def test_sentences_flatten_and_batch() -> None:
+def test_mission_space_can_be_flattened_and_batched() -> None:
     space = MissionSpace(seed=0)
     mission = space.sample()
     assert unflatten(space, flatten(space, mission)) == mission
@@ -41,7 +41,7 @@ def test_sentences_flatten_and_batch() -> None:
     assert space == MissionSpace() and repr(space) == "MissionSpace()"
 
 
-def test_parts_of_observations() -> None:
+def test_keys_and_shapes_of_observation_spaces() -> None:
     assert list(single_space("text", 7, (8, 8)).spaces) == ["direction", "image", "mission", "text"]
     assert token_space("rgb", 5, (8, 8))["image"].shape == (40, 40, 3)
     assert token_space("full", 5, (22, 8))["image"].shape == (22, 8, 3)

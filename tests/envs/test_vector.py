@@ -1,6 +1,5 @@
-"""The environment of many worlds: equal to Gymnasium's own vector of our single ones, in every mode."""
+"""The vector environment equals Gymnasium's SyncVectorEnv of single environments, in every autoreset mode."""
 
-import re
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics, TransformReward
 from babyai.envs.vector import BabyAIVectorEnv
 from babyai.world.language import words_of
 
-# Thousands of steps, twice: too many without the compiler.
+# Thousands of steps, which are too slow without the compiler.
 pytestmark = pytest.mark.compiled
 
 N = 6
@@ -45,8 +44,8 @@ def assert_same_observations(ours: dict[str, Any], theirs: dict[str, Any]) -> No
     assert tuple(words_of(tokens) for tokens in ours["mission"]) == theirs["mission"]
 
 
-def assert_same_endings(ours: dict[str, Any], theirs: dict[str, Any], mode: AutoresetMode) -> None:
-    """Our infos say what Gymnasium's do, and the statistics of episodes besides."""
+def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: AutoresetMode) -> None:
+    """Asserts that our infos equal Gymnasium's, except for the additional episode statistics."""
     extra = {"episode", "_episode"}
     assert set(ours) - extra == set(theirs)
     if not theirs:
@@ -80,26 +79,27 @@ def assert_same_endings(ours: dict[str, Any], theirs: dict[str, Any], mode: Auto
         ("OpenDoorsOrderN4Debug", {"done_actions": True, "max_steps": 40}),
     ],
 )
-def test_equal_to_gymnasiums_vector_of_single_worlds(level: str, settings: dict[str, Any], mode: AutoresetMode) -> None:
-    env, sync = make(level, autoreset_mode=mode, **settings), make_sync(level, mode, **settings)
-    seen, infos = env.reset(seed=5)
-    assert infos == {} and seen in env.observation_space
-    assert_same_observations(seen, sync.reset(seed=5)[0])
+def test_equals_gymnasiums_sync_vector_env(level: str, settings: dict[str, Any], mode: AutoresetMode) -> None:
+    env = make(level, autoreset_mode=mode, **settings)
+    sync = make_sync(level, mode, **settings)
+    obs, infos = env.reset(seed=5)
+    assert infos == {} and obs in env.observation_space
+    assert_same_observations(obs, sync.reset(seed=5)[0])
     ends = 0
     for actions in random_actions(150):
-        seen, *results, infos = env.step(actions)
+        obs, *results, infos = env.step(actions)
         expected, *expected_results, expected_infos = sync.step(actions)
-        assert_same_observations(seen, expected)
+        assert_same_observations(obs, expected)
         for part, expected_part in zip(results, expected_results, strict=True):
             np.testing.assert_array_equal(part, expected_part)
             assert part.dtype == expected_part.dtype
-        assert_same_endings(infos, expected_infos, mode)
+        assert_same_infos(infos, expected_infos, mode)
         ended = results[1] | results[2]
         ends += ended.sum()
         if mode is AutoresetMode.DISABLED and ended.any():
-            seen, infos = env.reset(options={"reset_mask": ended})
+            obs, infos = env.reset(options={"reset_mask": ended})
             assert infos == {}
-            assert_same_observations(seen, sync.reset(options={"reset_mask": ended})[0])
+            assert_same_observations(obs, sync.reset(options={"reset_mask": ended})[0])
     assert ends > N
     env.close()
 
@@ -108,19 +108,20 @@ def test_spaces_and_metadata() -> None:
     env = make(autoreset_mode="NextStep")
     assert env.autoreset_mode is env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     assert make().autoreset_mode is AutoresetMode.SAME_STEP
-    seen, _ = env.reset(seed=0)
-    assert seen["image"].shape == (N, 7, 7, 3) and seen["image"].dtype == np.uint8
-    assert seen["direction"].shape == (N,) and seen["direction"].dtype == np.int64
-    assert seen["mission"].shape == (N, 72) and seen["mission"].dtype == np.uint8
-    assert seen in env.observation_space
-    assert {key: part[0] for key, part in seen.items()} in env.single_observation_space
+    obs, _ = env.reset(seed=0)
+    assert obs["image"].shape == (N, 7, 7, 3) and obs["image"].dtype == np.uint8
+    assert obs["direction"].shape == (N,) and obs["direction"].dtype == np.int64
+    assert obs["mission"].shape == (N, 72) and obs["mission"].dtype == np.uint8
+    assert obs in env.observation_space
+    assert {key: part[0] for key, part in obs.items()} in env.single_observation_space
     env.step(env.action_space.sample())
     assert env.spec is not None and env.spec.id == "babyai/GoToLocal-v0" and env.num_envs == N
-    assert env.mission_text(2) == words_of(seen["mission"][2])
+    assert env.mission_text(2) == words_of(obs["mission"][2])
 
 
-def test_seeds() -> None:
-    env, twin = make(), make()
+def test_seed_may_be_an_integer_a_list_or_an_array() -> None:
+    env = make()
+    twin = make()
     first, _ = env.reset(seed=3)
     assert data_equivalence(first, twin.reset(seed=[3, 4, 5, 6, 7, 8])[0], exact=True)
     assert data_equivalence(first, twin.reset(seed=np.arange(3, 9))[0], exact=True)
@@ -132,31 +133,32 @@ def test_seeds() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_next_seed_can_name_the_next_episode(mode: AutoresetMode) -> None:
+def test_with_next_seed_the_next_episode_has_a_known_seed(mode: AutoresetMode) -> None:
     env = make(episodes="next_seed", max_steps=4, autoreset_mode=mode)
     env.reset(seed=10)
     for _ in range(5 if mode is AutoresetMode.NEXT_STEP else 4):
-        seen, *_ = env.step(np.full(N, 6))
+        obs, *_ = env.step(np.full(N, 6))
     if mode is AutoresetMode.DISABLED:
-        seen, _ = env.reset()
+        obs, _ = env.reset()
     np.testing.assert_array_equal(env.engine.worlds.seed, np.arange(10 + N, 10 + 2 * N))
-    assert data_equivalence(seen, make().reset(seed=10 + N)[0], exact=True)
+    assert data_equivalence(obs, make().reset(seed=10 + N)[0], exact=True)
 
 
-def test_levels_side_by_side() -> None:
+def test_several_levels_in_one_environment() -> None:
     env = make(levels=["GoToObj", "BossLevel", "PutNext"])
     env.reset(seed=0)
     alone = make("BossLevel", num_envs=N)
-    seen, _ = alone.reset(seed=0)
-    assert env.mission_text(1) == words_of(seen["mission"][1])
+    obs, _ = alone.reset(seed=0)
+    assert env.mission_text(1) == words_of(obs["mission"][1])
     assert [env.engine.levels[k].name for k in env.engine.worlds.level] == ["GoToObj", "BossLevel", "PutNext"] * 2
 
 
-def test_threads_change_nothing() -> None:
+def test_results_do_not_depend_on_threads() -> None:
     one, two = (make("GoToLocal", num_envs=2500, threads=threads) for threads in (1, 2))
     assert data_equivalence(one.reset(seed=0), two.reset(seed=0), exact=True)
     for actions in random_actions(70, 2500):
-        first, second = one.step(actions), two.step(actions)
+        first = one.step(actions)
+        second = two.step(actions)
         for infos in (first[-1], second[-1]):
             infos.get("episode", {}).pop("t", None)
         assert data_equivalence(first, second, exact=True)
@@ -175,16 +177,16 @@ def arrays_in(data: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("observation", ["symbolic", "rgb", "full"])
-def test_what_is_returned_is_never_touched_again(observation: str, mode: AutoresetMode) -> None:
+def test_returned_arrays_are_never_modified_later(observation: str, mode: AutoresetMode) -> None:
     env = make(observation=observation, autoreset_mode=mode, max_steps=5)
     returned = [env.reset(seed=0)]
-    kept = [array.copy() for array in arrays_in(returned)]
+    copies = [array.copy() for array in arrays_in(returned)]
     for actions in random_actions(20):
         returned.append(env.step(actions))
-        kept += [array.copy() for array in arrays_in(returned[-1])]
+        copies += [array.copy() for array in arrays_in(returned[-1])]
         if mode is AutoresetMode.DISABLED and (returned[-1][2] | returned[-1][3]).any():
             env.reset(options={"reset_mask": returned[-1][2] | returned[-1][3]})
-    for array, copy in zip(arrays_in(returned), kept, strict=True):
+    for array, copy in zip(arrays_in(returned), copies, strict=True):
         np.testing.assert_array_equal(array, copy)
     observations = [arrays_in(each[0]) for each in returned]
     for first, second in pairwise(observations):
@@ -192,11 +194,12 @@ def test_what_is_returned_is_never_touched_again(observation: str, mode: Autores
 
 
 @pytest.mark.parametrize("observation", ["symbolic", "rgb", "full"])
-def test_without_copies_the_same_is_returned_in_the_engines_arrays(observation: str) -> None:
+def test_without_copy_results_are_equal_and_in_the_engines_arrays(observation: str) -> None:
     env, copying = (make(observation=observation, copy=copy, max_steps=9) for copy in (False, True))
     assert data_equivalence(env.reset(seed=0), copying.reset(seed=0), exact=True)
     for actions in random_actions(30):
-        first, second = env.step(actions), copying.step(actions)
+        first = env.step(actions)
+        second = copying.step(actions)
         for infos in (first[-1], second[-1]):
             infos.get("episode", {}).pop("t", None)
         assert data_equivalence(first, second, exact=True)
@@ -209,7 +212,7 @@ def test_without_copies_the_same_is_returned_in_the_engines_arrays(observation: 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_statistics_equal_those_of_gymnasiums_recorder(mode: AutoresetMode) -> None:
+def test_statistics_equal_gymnasiums_record_episode_statistics(mode: AutoresetMode) -> None:
     env = make(autoreset_mode=mode, max_steps=17)
     silent = make(autoreset_mode=mode, max_steps=17, statistics=False)
     recorder = RecordEpisodeStatistics(TransformReward(silent, lambda reward: reward))
@@ -235,7 +238,7 @@ def test_statistics_equal_those_of_gymnasiums_recorder(mode: AutoresetMode) -> N
     assert recorder.episode_count == ends > 20
 
 
-def test_a_recorder_with_a_key_of_its_own_leaves_ours_alone() -> None:
+def test_record_episode_statistics_with_another_key_works_alongside_ours() -> None:
     recorder = RecordEpisodeStatistics(make(max_steps=2), stats_key="theirs")
     recorder.reset(seed=0)
     recorder.step(np.full(N, 6))
@@ -246,22 +249,21 @@ def test_a_recorder_with_a_key_of_its_own_leaves_ours_alone() -> None:
 # ---------------------------------------------------------------- single worlds
 
 
-def test_snapshots_move_worlds() -> None:
+def test_snapshot_can_be_restored_in_another_world() -> None:
     env = make("BossLevel", autoreset_mode="Disabled")
     env.reset(seed=0)
     env.step(random_actions(1)[0])
-    kept = env.snapshot(1)
-    env.restore(4, kept)
-    assert env.snapshot(4) == kept and env.mission_text(4) == env.mission_text(1)
-    actions = np.repeat(random_actions(40, 1), N, axis=1)
-    for each in actions:
-        seen, *_ = env.step(each)
-        np.testing.assert_array_equal(seen["image"][1], seen["image"][4])
+    snapshot = env.snapshot(1)
+    env.restore(4, snapshot)
+    assert env.snapshot(4) == snapshot and env.mission_text(4) == env.mission_text(1)
+    for actions in np.repeat(random_actions(40, 1), N, axis=1):
+        obs, *_ = env.step(actions)
+        np.testing.assert_array_equal(obs["image"][1], obs["image"][4])
 
 
-def test_pictures() -> None:
+def test_render_modes() -> None:
     env = make(num_envs=2, render_mode="rgb_array", tile_size=8)
-    with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+    with pytest.raises(RuntimeError, match=r"call reset\(\)"):
         env.render()
     env.reset(seed=4)
     frames = env.render()
@@ -271,93 +273,89 @@ def test_pictures() -> None:
     np.testing.assert_array_equal(frames[1], single.render())
     env = make(num_envs=2, render_mode="ansi")
     env.reset(seed=4)
-    assert all(isinstance(drawing, str) for drawing in env.render() or [None])
+    assert all(isinstance(text, str) for text in env.render() or [None])
     env = make()
-    with pytest.warns(UserWarning, match="no render_mode was chosen"):
+    with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
         assert env.render() is None
 
 
-# ---------------------------------------------------------------- bad input
+# ---------------------------------------------------------------- invalid input
 
 
 @pytest.mark.parametrize(
-    ("mask", "kind", "said"),
+    ("mask", "error", "message"),
     [
-        ([True] * N, TypeError, f"the option 'reset_mask' must be an array ({N},) of bool, not list"),
-        (np.ones(N + 1, dtype=bool), ValueError, f"not of shape ({N + 1},)"),
-        (np.ones(N), TypeError, "not of float64"),
+        ([True] * N, TypeError, rf"'reset_mask' .*\({N},\).* bool.* list"),
+        (np.ones(N + 1, dtype=bool), ValueError, rf"\({N},\).* \({N + 1},\)"),
+        (np.ones(N), TypeError, "bool.* float64"),
         (np.zeros(N, dtype=bool), ValueError, "at least one True"),
     ],
 )
-def test_bad_masks_are_explained(mask: Any, kind: type, said: str) -> None:
+def test_invalid_masks_are_rejected(mask: Any, error: type[Exception], message: str) -> None:
     env = make(autoreset_mode="Disabled")
     env.reset(seed=0)
-    with pytest.raises(kind) as caught:
+    with pytest.raises(error, match=message):
         env.reset(options={"reset_mask": mask})
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_steps_out_of_turn_are_explained(mode: AutoresetMode) -> None:
+def test_steps_without_a_reset_are_rejected(mode: AutoresetMode) -> None:
     env = make(autoreset_mode=mode, max_steps=1)
-    with pytest.raises(RuntimeError, match=r"call reset\(\) before step"):
+    with pytest.raises(RuntimeError, match=r"not been reset.* call reset\(\)"):
         env.step(np.zeros(N, dtype=np.int64))
     env.reset(seed=0)
     env.step(np.zeros(N, dtype=np.int64))
     if mode is AutoresetMode.DISABLED:
-        with pytest.raises(RuntimeError, match=r"call reset\(\) before the next step"):
+        with pytest.raises(RuntimeError, match=r"is over.* call reset\(\)"):
             env.step(np.zeros(N, dtype=np.int64))
 
 
 @pytest.mark.parametrize(
-    ("actions", "kind"),
+    ("actions", "error"),
     [(np.full(N, 7), ValueError), (np.zeros(N), TypeError), (np.zeros(2, int), ValueError), (["a"] * N, TypeError)],
 )
-def test_bad_actions_are_explained(actions: Any, kind: type) -> None:
+def test_invalid_actions_are_rejected(actions: Any, error: type[Exception]) -> None:
     env = make()
     env.reset(seed=0)
     before = env.engine.worlds.tobytes()
-    with pytest.raises(kind, match="action"):
+    with pytest.raises(error, match="action"):
         env.step(actions)
     assert env.engine.worlds.tobytes() == before
 
 
 @pytest.mark.parametrize(
-    ("seed", "kind", "said"),
+    ("seed", "error", "message"),
     [
-        (-1, ValueError, "a seed must be in"),
-        (1.5, TypeError, "a seed must be an integer, not 1.5"),
-        ([1, 2], ValueError, f"2 seeds were given for {N} worlds"),
-        ([1.5] * N, TypeError, "a seed must be an integer"),
+        (-1, ValueError, "seed .* -1$"),
+        (1.5, TypeError, r"seed .*integer.* 1\.5"),
+        ([1, 2], ValueError, rf"\({N}\).* 2$"),
+        ([1.5] * N, TypeError, r"seed .*integer.* 1\.5"),
     ],
 )
-def test_bad_seeds_are_explained(seed: Any, kind: type, said: str) -> None:
-    with pytest.raises(kind, match=said):
+def test_invalid_seeds_are_rejected(seed: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         make().reset(seed=seed)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ({"autoreset_mode": "same"}, "unknown autoreset_mode 'same'; it can be 'NextStep', 'SameStep', 'Disabled'"),
-        ({"observation": "text"}, "it can be 'symbolic', 'rgb', 'full'"),
-        ({"episodes": "all"}, "episodes must be 'stream' or 'next_seed'"),
-        (
-            {"levels": ["GoToLocal", "GoTo"], "observation": "full"},
-            "need levels of one size; these have 8 x 8 and 22 x 22",
-        ),
-        ({"levels": []}, "an engine needs at least one level"),
+        ({"autoreset_mode": "same"}, "autoreset_mode 'same'.* 'NextStep', 'SameStep', 'Disabled'"),
+        ({"observation": "text"}, "'text'.* 'symbolic', 'rgb', 'full'"),
+        ({"episodes": "all"}, "'stream' or 'next_seed'.* 'all'"),
+        ({"levels": ["GoToLocal", "GoTo"], "observation": "full"}, "8 x 8 and 22 x 22"),
+        ({"levels": []}, "at least one level"),
         ({"levels": ["GoToLocl"]}, "did you mean 'GoToLocal'"),
-        ({"level": None}, "a vector environment needs a level"),
-        ({"num_envs": 0}, "there must be at least one world"),
-        ({"render_mode": "human"}, "unknown render_mode 'human'"),
+        ({"level": None}, "`level`.* `levels`"),
+        ({"num_envs": 0}, "at least 1.* 0 and 1"),
+        ({"render_mode": "human"}, "render_mode 'human'"),
     ],
 )
-def test_bad_settings_are_explained(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_invalid_settings_are_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         BabyAIVectorEnv(**{"num_envs": N, "level": "GoToLocal", **settings})
 
 
-def test_unknown_options_are_explained() -> None:
-    with pytest.raises(ValueError, match="unknown reset option 'mask'; known are 'reset_mask'"):
+def test_unknown_options_are_rejected() -> None:
+    with pytest.raises(ValueError, match=r"'mask'.* 'reset_mask'"):
         make().reset(options={"mask": 1})

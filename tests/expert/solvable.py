@@ -1,8 +1,8 @@
-"""Proofs that a mission cannot be won any more, from the whole state of a world.
+"""Proofs that a mission can no longer be won, from the full state of a world.
 
-Plain Python, written from the rules of the world and the judge, and without a look at any planner. Everything is
-decided in favor of the mission: objects never block the way here and there is always time, so a world that is called
-lost is lost for everybody. The converse does not hold: `None` only means that no proof was found.
+Plain Python, written from the rules of the world and the judge, independently of any planner. All assumptions favor the
+mission: objects never block paths and time never runs out. So a world reported as lost is lost for every player. The
+converse does not hold: `None` only means that no proof was found.
 """
 
 import numpy as np
@@ -32,12 +32,12 @@ MOVABLE = (KEY, BALL, BOX)
 
 
 def why_lost(world: np.record) -> str | None:
-    """A sentence that says why the mission of this world cannot be won any more, or None if nothing is known."""
+    """Returns why the mission can no longer be won, or None if there is no proof."""
     sides = _pending_sides(world)
-    if reason := _fails_by_itself(world, sides):
+    if reason := _why_self_defeating(world, sides):
         return reason
     for number, side in enumerate(sides):
-        # A side is carried out after all earlier ones; if one of these drops something, last known places are gone.
+        # Sides are carried out in order; a drop in an earlier side clears last known positions.
         dropped = any(world.verbs[k] == PUT_NEXT for earlier in sides[:number] for k in earlier)
         for k in side:
             if reason := _why_impossible(world, k, dropped):
@@ -46,7 +46,7 @@ def why_lost(world: np.record) -> str | None:
 
 
 def _pending_sides(world: np.record) -> list[list[int]]:
-    """The clauses still to be carried out, in the order of their sides."""
+    """Returns the pending clauses of each side, in the order of the sides."""
     sides = [0] if world.order == SINGLE else [2, 0] if world.order == AFTER else [0, 2]
     if world.first_side_done:
         sides = sides[1:]
@@ -57,13 +57,13 @@ def _pending_sides(world: np.record) -> list[list[int]]:
 
 
 def _is_strict(world: np.record, side: list[int], verb: int) -> bool:
-    """Whether a wrong deed fails this side; clauses joined by `and` are never failed."""
+    """Returns whether a wrong action fails this side; clauses joined by `and` never fail."""
     alone = len(side) == 1 and world.verbs[side[0] | 1] == NO_CLAUSE
     return bool(alone and world.verbs[side[0]] == verb and world.strict >> side[0] & 1)
 
 
-def _fails_by_itself(world: np.record, sides: list[list[int]]) -> str | None:
-    """Minigrid judges the second door by the toggle that opened the first, and fails a strict mission for it."""
+def _why_self_defeating(world: np.record, sides: list[list[int]]) -> str | None:
+    """Returns a reason if opening the first door fails a strict second clause, as under Minigrid's rules."""
     if len(sides) < 2 or world.options & LENIENT or not _is_strict(world, sides[1], OPEN):
         return None
     if len(sides[0]) != 1 or world.verbs[sides[0][0]] != OPEN:
@@ -71,11 +71,12 @@ def _fails_by_itself(world: np.record, sides: list[list[int]]) -> str | None:
     both = [1 << 2 * side[0] for side in sides]
     if any(int(t) & both[0] and int(t) & both[1] for t in world.tracks):
         return None
-    return "opening the first door fails the second clause at once"
+    return "opening the first door fails the second clause"
 
 
 def _why_impossible(world: np.record, k: int, dropped: bool) -> str | None:
-    verb, bit = int(world.verbs[k]), 1 << 2 * k
+    verb = int(world.verbs[k])
+    bit = 1 << 2 * k
     strict_pickup = _is_strict(world, [k], PICK_UP)
     reached, keys = _explore(world, strict_pickup)
     things = _tracked(world, bit)
@@ -117,20 +118,20 @@ def _color(cell: int) -> int:
 
 
 def _tracked(world: np.record, bit: int) -> list[int]:
-    """Where objects and doors of a descriptor are; what came out of a box is not known to any."""
+    """Returns the cells with objects and doors of a descriptor; the content of a box belongs to none."""
     found = []
     for p in _cells(world):
         cell = int(world.cells[p])
-        from_a_box = cell & MARKED and cell & KIND_MASK != BOX
-        if world.tracks[p - ORIGIN] & bit and cell != EMPTY and cell & KIND_MASK != WALL and not from_a_box:
+        came_from_box = cell & MARKED and cell & KIND_MASK != BOX
+        if world.tracks[p - ORIGIN] & bit and cell != EMPTY and cell & KIND_MASK != WALL and not came_from_box:
             found.append(p)
     return found
 
 
 def _explore(world: np.record, strict_pickup: bool) -> tuple[set[int], set[int]]:
-    """The cells that can be faced and the colors of the keys that can be had, if nothing movable is ever in the way.
+    """Returns the cells that can be faced and the colors of obtainable keys, if portable objects never block paths.
 
-    Where nothing but the target may be picked up, only boxes give way (they can be opened).
+    If only the target may be picked up, other objects do block paths, except boxes, which can be opened.
     """
     held = int(world.carrying)
     keys = {_color(held)} if held & KIND_MASK == KEY else set()
@@ -151,21 +152,21 @@ def _explore(world: np.record, strict_pickup: bool) -> tuple[set[int], set[int]]
 
 
 def _flood(world: np.record, keys: set[int], strict_pickup: bool) -> set[int]:
-    """All cells that the agent can come to face, and its own."""
+    """Returns all cells that the agent can face, and its own."""
     reached = {int(world.agent)}
-    todo = [int(world.agent)]
-    while todo:
-        p = todo.pop()
-        if p != int(world.agent) and not _gives_way(int(world.cells[p]), keys, strict_pickup):
+    stack = [int(world.agent)]
+    while stack:
+        p = stack.pop()
+        if p != int(world.agent) and not _is_passable(int(world.cells[p]), keys, strict_pickup):
             continue
         for step in NEIGHBORS:
             if p + step not in reached and int(world.cells[p + step]) & KIND_MASK != WALL:
                 reached.add(p + step)
-                todo.append(p + step)
+                stack.append(p + step)
     return reached
 
 
-def _gives_way(cell: int, keys: set[int], strict_pickup: bool) -> bool:
+def _is_passable(cell: int, keys: set[int], strict_pickup: bool) -> bool:
     kind = cell & KIND_MASK
     if kind == LOCKED_DOOR:
         return _color(cell) in keys

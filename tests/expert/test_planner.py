@@ -1,4 +1,4 @@
-"""The paper's expert against the reference: golden action strings, and advice given side by side."""
+"""The paper's expert against the reference: golden action strings and live comparison of advice."""
 
 import gzip
 import json
@@ -23,8 +23,9 @@ def golden_episodes() -> list[dict]:
 
 
 def play(engine: babyai.Engine, style: str = "paper") -> str:
-    """Lets the expert play an episode; returns what it did."""
-    expert, actions = babyai.Expert(engine, style), []
+    """Plays an episode with the expert; returns its actions."""
+    expert = babyai.Expert(engine, style)
+    actions = []
     while not engine.done[0]:
         actions.append(expert.advise())
         engine.step([actions[-1]])
@@ -32,7 +33,7 @@ def play(engine: babyai.Engine, style: str = "paper") -> str:
 
 
 @pytest.mark.compiled
-def test_does_what_the_reference_does_wherever_that_succeeds() -> None:
+def test_golden_episodes_of_the_reference_are_reproduced() -> None:
     won = [episode for episode in golden_episodes() if episode["error"] is None and episode["reward"] > 0]
     different = []
     for episode in won:
@@ -44,30 +45,36 @@ def test_does_what_the_reference_does_wherever_that_succeeds() -> None:
     assert different == []
 
 
-def may_deviate(twin: Twin, action: int) -> bool:
-    """The reference cannot recover from an opened box or a closed door."""
+def can_recover_from(twin: Twin, action: int) -> bool:
+    """Returns whether the reference can recover from the action; it cannot from opening a box or closing a door."""
     front = int(twin.world.cells[front_of(twin.world)])
     is_open_door = front & (OPAQUE | KIND_MASK) == DOOR
     return not (action == TOGGLE and (is_open_door or front & KIND_MASK == BOX))
 
 
-def advise_side_by_side(minigrid_id: str, seed: int, deviating: float, rng: np.random.Generator) -> int:
-    """Asks both experts for advice at each step of an episode, mostly taking it; returns how many were compared."""
+def compare_advice(minigrid_id: str, seed: int, deviation: float, rng: np.random.Generator) -> int:
+    """Compares the advice of both experts at each step of an episode; returns the number of comparisons.
+
+    The advice is followed, except for random actions with probability `deviation`.
+    """
     twin = Twin(minigrid_id)
     twin.reset(seed)
-    theirs, ours, taken = BabyAIBot(twin.env), babyai.Expert(twin.engine), None
+    theirs = BabyAIBot(twin.env)
+    ours = babyai.Expert(twin.engine)
+    taken = None
     for step in range(150):
         try:
             with time_limit(2):
-                wanted = int(theirs.replan(taken))
+                expected = int(theirs.replan(taken))
         except (AssertionError, TypeError, IndexError, StuckError):
             return step
-        got = ours.advise(taken)
-        assert got == wanted, f"{minigrid_id}, seed {seed}: advice {got}, the reference {wanted}, after {twin.history}"
-        taken = wanted
-        if rng.random() < deviating:
+        advice = ours.advise(taken)
+        message = f"{minigrid_id}, seed {seed}: advice {advice}, reference {expected}, after {twin.history}"
+        assert advice == expected, message
+        taken = expected
+        if rng.random() < deviation:
             other = int(rng.integers(6))
-            taken = other if may_deviate(twin, other) else wanted
+            taken = other if can_recover_from(twin, other) else expected
         twin.step(taken)
         if twin.done:
             return step + 1
@@ -76,15 +83,15 @@ def advise_side_by_side(minigrid_id: str, seed: int, deviating: float, rng: np.r
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("minigrid_id", BOT_IDS[:: 1 if SCALE >= 1 else 4])
-def test_advises_as_the_reference_does(minigrid_id: str) -> None:
+def test_advice_matches_the_reference(minigrid_id: str) -> None:
     rng = np.random.default_rng(BOT_IDS.index(minigrid_id))
-    assert advise_side_by_side(minigrid_id, int(rng.integers(10**6)), 0.0, rng) > 0
+    assert compare_advice(minigrid_id, int(rng.integers(10**6)), 0.0, rng) > 0
 
 
 @pytest.mark.compiled
 @pytest.mark.long
 @pytest.mark.parametrize("minigrid_id", BOT_IDS)
-def test_advises_strangers_as_the_reference_does(minigrid_id: str) -> None:
+def test_advice_after_other_actions_matches_the_reference(minigrid_id: str) -> None:
     rng = np.random.default_rng(BOT_IDS.index(minigrid_id))
     for _ in range(10):
-        advise_side_by_side(minigrid_id, int(rng.integers(10**6)), 0.15, rng)
+        compare_advice(minigrid_id, int(rng.integers(10**6)), 0.15, rng)

@@ -1,4 +1,4 @@
-"""The teacher: it wins whatever can be won, from anywhere, and its advice depends on nothing that it should not."""
+"""The teacher: wins from every state that can be won, and its advice depends only on what it should."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from babyai import LEVELS, Engine
 from babyai.expert.expert import ExpertBatch
 from babyai.expert.state import NO_ADVICE
-from babyai.expert.teacher import LOCKED_OUT, NOTHING_LEFT, TROUBLE
+from babyai.expert.teacher import FAILURE_MESSAGES, LOCKED_OUT, NOTHING_LEFT
 from babyai.world.codes import BALL, DONE, EMPTY, KIND_MASK, NUM_ACTIONS, WALL
 from babyai.world.state import MAX_SIZE, ORIGIN, STRIDE, index_of, position_of
 from tests.expert.solvable import why_lost
@@ -14,7 +14,7 @@ from tests.scale import COMPILER_OFF, scaled
 
 RULES = ("paper", "minigrid")
 CROWDED = ("PutNextLocalS5N3", "UnblockPickup", "MiniBossLevel", "SynthS5R2", "TestLotsOfBlockers")
-# Without the compiler, only levels that are small and each in a way of its own.
+# Without the compiler, only some small levels that differ from each other.
 SMALL = (
     "PutNextLocalS5N3",
     "PutNextS5N2Carrying",
@@ -26,29 +26,30 @@ SMALL = (
 CHOSEN = SMALL if COMPILER_OFF else tuple(LEVELS)
 
 
-def begin(level: str, rules: str, count: int, **options) -> tuple[Engine, ExpertBatch]:
+def start(level: str, rules: str, count: int, **options) -> tuple[Engine, ExpertBatch]:
     engine = Engine(level, count, rules=rules, **options)
     engine.reset(0)
     return engine, ExpertBatch(engine, "teacher")
 
 
-def stir(engine: Engine, teacher: ExpertBatch) -> None:
-    """A third of the time goes by with random actions, while the teacher looks on."""
+def play_random_actions(engine: Engine, teacher: ExpertBatch) -> None:
+    """Plays random actions for a third of the time limit, while the teacher watches."""
     rng = np.random.default_rng(0)
     limits = engine.worlds.max_steps // 3
     for step in range(int(limits.max())):
         teacher.advise()
         acting = ~engine.done & (step < limits)
-        # Only the worlds whose time is not up take part.
-        resting = engine.done.copy()
+        # Worlds past a third of their time limit are skipped.
+        was_done = engine.done.copy()
         engine.done[:] = ~acting
         engine.step(rng.integers(NUM_ACTIONS, size=engine.num_worlds), skip_done=True)
-        engine.done[:] = resting | (engine.done & acting)
+        engine.done[:] = was_done | (engine.done & acting)
 
 
-def finish(engine: Engine, teacher: ExpertBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Follows the teacher to the end; returns which worlds were won, and which it gave up."""
-    won, given_up = np.zeros(engine.num_worlds, dtype=bool), np.zeros(engine.num_worlds, dtype=bool)
+def follow_to_end(engine: Engine, teacher: ExpertBatch) -> tuple[np.ndarray, np.ndarray]:
+    """Follows the teacher to the end of all episodes; returns which worlds were won and which were given up."""
+    won = np.zeros(engine.num_worlds, dtype=bool)
+    given_up = np.zeros(engine.num_worlds, dtype=bool)
     while not (engine.done | given_up).all():
         advice = teacher.advise()
         given_up |= (advice == NO_ADVICE) & ~engine.done
@@ -60,52 +61,58 @@ def finish(engine: Engine, teacher: ExpertBatch) -> tuple[np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("level", CHOSEN)
-def test_it_wins_every_mission_that_can_be_won(level, rules):
+def test_wins_every_mission_that_can_be_won(level, rules):
     count = scaled(300 if level in CROWDED else 60, least=2)
-    engine, teacher = begin(level, rules, count)
+    engine, teacher = start(level, rules, count)
     before = engine.worlds.copy()
-    won, _ = finish(engine, teacher)
+    won, _ = follow_to_end(engine, teacher)
     for seed in np.flatnonzero(~won):
         assert why_lost(before[seed]), f"{level} seed {seed} was not won"
 
 
 @pytest.mark.parametrize("level", CHOSEN)
-def test_it_goes_on_from_wherever_it_is_asked(level):
-    engine, teacher = begin(level, "paper", scaled(60, least=1))
-    stir(engine, teacher)
-    before, early = engine.worlds.copy(), engine.done.copy()
-    won, _ = finish(engine, teacher)
-    for seed in np.flatnonzero(~won & ~early):
+def test_wins_from_any_state_that_can_be_won(level):
+    engine, teacher = start(level, "paper", scaled(60, least=1))
+    play_random_actions(engine, teacher)
+    before = engine.worlds.copy()
+    already_done = engine.done.copy()
+    won, _ = follow_to_end(engine, teacher)
+    for seed in np.flatnonzero(~won & ~already_done):
         assert why_lost(before[seed]), f"{level} seed {seed} was not won after random actions"
 
 
-def turned(world: np.record) -> np.record:
-    """The same world, seen from the side: everything is turned by a quarter, the agent included."""
-    result, height = world.copy(), int(world.height)
-    result.width, result.height = world.height, world.width
-    result.room_width, result.room_height = world.room_height, world.room_width
+def rotated(world: np.record) -> np.record:
+    """Returns the world rotated by 90 degrees, including the agent."""
+    result = world.copy()
+    height = int(world.height)
+    result.width = world.height
+    result.height = world.width
+    result.room_width = world.room_height
+    result.room_height = world.room_width
     result.cells[:] = world.cells[0]
     result.tracks[:] = 0
     for y in range(height):
         for x in range(world.width):
-            p, q = index_of(x, y), index_of(height - 1 - y, x)
+            p = index_of(x, y)
+            q = index_of(height - 1 - y, x)
             result.cells[q] = world.cells[p]
             result.tracks[q - ORIGIN] = world.tracks[p - ORIGIN]
     x, y = position_of(world.agent)
-    result.agent, result.agent_dir = index_of(height - 1 - y, x), (world.agent_dir + 1) % 4
+    result.agent = index_of(height - 1 - y, x)
+    result.agent_dir = (world.agent_dir + 1) % 4
     return result
 
 
 @pytest.mark.parametrize("level", ["GoTo", "PutNextLocal", "MiniBossLevel", "Unlock", "KeyInBox", "TestLotsOfBlockers"])
-def test_the_compass_does_not_matter(level):
+def test_advice_is_invariant_under_rotation(level):
     count = scaled(20, least=1)
-    engine, teacher = begin(level, "paper", count)
-    other, same_teacher = begin(level, "paper", count)
+    engine, teacher = start(level, "paper", count)
+    other, other_teacher = start(level, "paper", count)
     for i in range(count):
-        other.worlds[i] = turned(engine.worlds[i])
+        other.worlds[i] = rotated(engine.worlds[i])
     for _ in range(150):
         advice = teacher.advise()
-        assert (same_teacher.advise()[~engine.done] == advice[~engine.done]).all()
+        assert (other_teacher.advise()[~engine.done] == advice[~engine.done]).all()
         if engine.done.all():
             break
         engine.step(advice, skip_done=True)
@@ -113,9 +120,9 @@ def test_the_compass_does_not_matter(level):
 
 
 @pytest.mark.parametrize("level", ["GoToObjMaze", "PutNext", "UnblockPickup", "BossLevel"])
-def test_it_does_not_look_at_what_has_not_been_seen(level):
+def test_advice_does_not_depend_on_unseen_cells(level):
     count = scaled(20, least=1)
-    engine, teacher = begin(level, "paper", count)
+    engine, teacher = start(level, "paper", count)
     for _ in range(100):
         advice = teacher.advise()
         truth = engine.worlds.copy()
@@ -123,11 +130,11 @@ def test_it_does_not_look_at_what_has_not_been_seen(level):
             hidden = (expert.seen == 0) & (world.cells & KIND_MASK != WALL)
             world.cells[hidden] = np.where(world.cells[hidden] == EMPTY, BALL, EMPTY)
             world.tracks[expert.seen[ORIGIN : ORIGIN + STRIDE * MAX_SIZE] == 0] = 0
-        # Nothing is looked at anew: what is asked is only what the same knowledge leads to.
+        # Compare only worlds in which no further cells are seen, so that the knowledge is the same.
         seen = teacher.experts.seen.copy()
-        blindfolded = teacher.advise()
+        altered_advice = teacher.advise()
         same = (teacher.experts.seen == seen).all(axis=1)
-        assert (blindfolded == advice)[same & ~engine.done].all()
+        assert (altered_advice == advice)[same & ~engine.done].all()
         assert same.mean() > 0.9
         engine.worlds[:] = truth
         engine.step(advice, skip_done=True)
@@ -135,31 +142,31 @@ def test_it_does_not_look_at_what_has_not_been_seen(level):
             break
 
 
-def test_its_advice_has_no_memory():
-    engine, teacher = begin("BossLevel", "paper", scaled(50, least=1))
+def test_advice_has_no_memory():
+    engine, teacher = start("BossLevel", "paper", scaled(50, least=1))
     for _ in range(120):
         advice = teacher.advise()
-        stranger = ExpertBatch(engine, "teacher")
-        stranger.experts.seen[:] = teacher.experts.seen
-        assert (stranger.advise() == advice)[~engine.done].all()
+        fresh = ExpertBatch(engine, "teacher")
+        fresh.experts.seen[:] = teacher.experts.seen
+        assert (fresh.advise() == advice)[~engine.done].all()
         engine.step(advice, skip_done=True)
 
 
-def test_it_says_done_where_that_word_counts():
-    engine, teacher = begin("BossLevel", "paper", scaled(100, least=1), done_actions=True)
-    won, _ = finish(engine, teacher)
+def test_plays_done_with_done_actions():
+    engine, teacher = start("BossLevel", "paper", scaled(100, least=1), done_actions=True)
+    won, _ = follow_to_end(engine, teacher)
     assert won.all()
 
 
-def test_it_says_that_the_target_is_gone():
-    engine, teacher = begin("GoToObj", "paper", 1)
+def test_gives_up_if_the_target_is_gone():
+    engine, teacher = start("GoToObj", "paper", 1)
     engine.lay_out(0, "########\n##>>..##\n##ro..##\n########", "pick up the red ball")
     engine.worlds[0].cells[index_of(1, 2)] = EMPTY
     assert_gives_up(engine, teacher, NOTHING_LEFT)
 
 
-def test_it_says_that_the_key_is_locked_in():
-    engine, teacher = begin("GoToObj", "paper", 1)
+def test_gives_up_if_the_key_is_locked_in():
+    engine, teacher = start("GoToObj", "paper", 1)
     engine.lay_out(0, "##########\n##>>rlrk##\n##########", "open the red door")
     assert_gives_up(engine, teacher, LOCKED_OUT)
 
@@ -169,4 +176,4 @@ def assert_gives_up(engine: Engine, teacher: ExpertBatch, reason: int) -> None:
     while (advice := teacher.advise())[0] != NO_ADVICE:
         engine.step(advice)
     assert engine.worlds[0].step_count < 10
-    assert teacher.trouble(0) == TROUBLE[reason]
+    assert teacher.failure(0) == FAILURE_MESSAGES[reason]

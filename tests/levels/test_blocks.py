@@ -1,4 +1,4 @@
-"""The building blocks of levels: what can be reached, where things may lie, how the agent begins."""
+"""The building blocks of levels: reachability, connected rooms, and the start of the agent."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,16 +10,17 @@ from babyai.levels.draft import make_draft
 from babyai.levels.layout import CELL_TEXTS, Layout, grid_cells, place_layout
 from babyai.world.codes import DOOR, EMPTY, KIND_MASK, LOCKED_DOOR, VECTORS, WALL, WALL_CELL
 from babyai.world.state import MAX_SIZE, ORIGIN, STRIDE, index_of, make_worlds, position_of
-from tests.reference import everything_is_reachable, flood, things_of
+from tests.reference import everything_is_reachable, reachable_cells, things_of
 from tests.scale import COMPILER_OFF, scaled
 
 ALL_CELLS = sorted(set(CELL_TEXTS.values()))
 
 
 @_jit.njit
-def note_things(worlds, draft, bits):
-    """Enters a drawn world into a draft, as if its blocks had been placed one by one."""
-    s, d = worlds[0], draft[0]
+def fill_draft(worlds, draft, bits):
+    """Registers the contents of a world in a draft, as if they had been placed one by one."""
+    s = worlds[0]
+    d = draft[0]
     d.count = 0
     for y in range(int(s.height)):
         d.walkable[y] = bits[y]
@@ -40,7 +41,7 @@ def for_kernels(records: np.recarray) -> np.ndarray:
 
 @settings(max_examples=scaled(300, least=10))
 @given(st.integers(0, 2**32), st.sampled_from([0.05, 0.15, 0.35]))
-def test_reachability_is_a_flood(seed: int, clutter: float) -> None:
+def test_all_reachable_matches_the_reference(seed: int, clutter: float) -> None:
     rng = np.random.default_rng(seed)
     width, height = rng.integers(3, MAX_SIZE + 1, size=2).tolist()
     cells = np.full((height, width), WALL_CELL, dtype=np.uint8)
@@ -48,33 +49,34 @@ def test_reachability_is_a_flood(seed: int, clutter: float) -> None:
     cells[1:-1, 1:-1] = np.where(rng.random(inside.shape) < clutter, inside, EMPTY)
     x, y = int(rng.integers(1, width - 1)), int(rng.integers(1, height - 1))
     cells[y, x] = EMPTY
-    worlds, draft = make_worlds(1), make_draft()
+    worlds = make_worlds(1)
+    draft = make_draft()
     place_layout(worlds[0], Layout(cells, (x, y), 0))
     rows = [sum(1 << i for i in range(width) if cells[j, i] == EMPTY) for j in range(height)]
-    note_things(for_kernels(worlds), for_kernels(draft), np.array(rows, dtype=np.int64))
+    fill_draft(for_kernels(worlds), for_kernels(draft), np.array(rows, dtype=np.int64))
     assert draft[0].count == len(things_of(worlds[0]))
     assert reach_all(for_kernels(worlds), for_kernels(draft)) == everything_is_reachable(worlds[0])
 
 
-# These recipes ask for everything to be in reach, or for something not to be.
+# The recipes of these levels require everything to be reachable.
 REACHABLE = ("GoToRedBall", "GoToLocal", "GoTo", "GoToObjDoor", "Open", "Pickup", "PutNextLocal", "PutNext", "GoToSeq")
 
 
-def test_what_should_be_reachable_is() -> None:
+def test_levels_without_blockers_are_fully_reachable() -> None:
     for name in REACHABLE[:: 4 if COMPILER_OFF else 1]:
         engine = Engine(name, scaled(100))
         engine.reset(0)
         assert all(map(everything_is_reachable, engine.worlds)), name
 
 
-def test_unblock_pickup_always_blocks_something() -> None:
+def test_unblock_pickup_always_has_an_unreachable_object() -> None:
     engine = Engine("UnblockPickup", scaled(100))
     engine.reset(0)
     assert not any(map(everything_is_reachable, engine.worlds))
 
 
-def test_all_worlds_are_walled_in_and_joined_up() -> None:
-    """In every level the border is wall, and every room's floor joins up once blockers are moved away."""
+def test_all_worlds_have_a_border_of_wall_and_connected_rooms() -> None:
+    """The border is wall, and all rooms are connected once objects are removed."""
     engine = Engine(list(LEVELS), len(LEVELS) * scaled(10))
     engine.reset(7)
     for world in engine.worlds:
@@ -85,18 +87,18 @@ def test_all_worlds_are_walled_in_and_joined_up() -> None:
         if name.startswith(("Test", "GoToDoor", "GoToObjDoor", "OpenDoor", "OpenTwo", "OpenRedBlue")) or name in (
             *("ActionObjDoor", "UnlockLocal", "UnlockLocalDist", "KeyInBox", "UnlockToUnlock"),
         ):
-            # These leave rooms around the agent's closed, which nobody has to enter.
+            # These levels have rooms around the agent's that need not be entered and are not connected.
             continue
-        bare = world.copy()
-        kinds = grid_cells(bare) & KIND_MASK
-        grid_cells(bare)[(kinds > 4)] = EMPTY
-        free = {(int(x), int(y)) for y, x in np.argwhere(grid_cells(bare) & KIND_MASK != WALL)}
-        assert free <= flood(bare), name
+        cleared = world.copy()
+        kinds = grid_cells(cleared) & KIND_MASK
+        grid_cells(cleared)[(kinds > 4)] = EMPTY
+        free = {(int(x), int(y)) for y, x in np.argwhere(grid_cells(cleared) & KIND_MASK != WALL)}
+        assert free <= reachable_cells(cleared), name
 
 
-def test_how_the_agent_begins() -> None:
-    """On a free cell and never right before an object; before a door only where doors come after the agent."""
-    # The hand-placed levels say themselves where it begins.
+def test_the_agent_starts_on_an_empty_cell_not_facing_an_object() -> None:
+    """It may face a door only in levels that add doors after placing the agent."""
+    # The hand-placed levels fix the agent's position.
     names = [name for name in LEVELS if not name.startswith("Test")]
     engine = Engine(names, len(names) * scaled(20))
     engine.reset(0)
@@ -111,6 +113,6 @@ def test_how_the_agent_begins() -> None:
             assert facing in (EMPTY, WALL), level.name
 
 
-def test_flat_indices() -> None:
+def test_flat_indices_convert_to_positions_and_back() -> None:
     assert index_of(0, 0) == ORIGIN and index_of(3, 2) == ORIGIN + 2 * STRIDE + 3
     assert position_of(index_of(17, 21)) == (17, 21)

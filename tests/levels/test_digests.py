@@ -1,29 +1,30 @@
-"""No level changes its behavior without a new version: demos and results name the version they were made with."""
+"""No level changes its behavior without a new version, because demos and results refer to the version."""
 
 import pytest
 
 from babyai import LEVELS
-from tests.level_digests import RULES, Behavior, behavior_of, complaint, read_digests
+from tests.level_digests import RULES, Behavior, behavior_of, explain_change, read_digests
 from tests.scale import COMPILER_OFF
 
 SOME = sorted(LEVELS)[:: 30 if COMPILER_OFF else 1]
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_a_level_behaves_as_its_version_says(name: str) -> None:
+def test_levels_behave_like_their_committed_version(name: str) -> None:
     committed = read_digests().get(name, {})
-    complaints = [complaint(name, rules, behavior_of(name, rules), committed.get(rules)) for rules in RULES]
-    assert not any(complaints), "\n".join(filter(None, complaints))
+    changes = [explain_change(name, rules, behavior_of(name, rules), committed.get(rules)) for rules in RULES]
+    assert not any(changes), "\n".join(filter(None, changes))
 
 
-def test_no_level_is_remembered_that_is_gone() -> None:
+def test_the_committed_file_lists_exactly_the_levels_of_the_catalog() -> None:
     assert read_digests().keys() == LEVELS.keys()
 
 
-def test_every_change_is_explained() -> None:
+def test_messages_name_the_versions_and_the_fix() -> None:
     before = Behavior(1, "aaaa")
-    assert complaint("GoTo", "paper", before, before) is None
-    assert "behaves otherwise than version 1 did" in complaint("GoTo", "paper", Behavior(1, "bbbb"), before)
-    assert "raise `version`" in complaint("GoTo", "paper", Behavior(1, "bbbb"), before)
-    assert "is version 2, not 1; run" in complaint("GoTo", "paper", Behavior(2, "bbbb"), before)
-    assert "is new; run" in complaint("GoTo", "paper", before, None)
+    assert explain_change("GoTo", "paper", before, before) is None
+    changed = explain_change("GoTo", "paper", Behavior(1, "bbbb"), before)
+    assert "GoTo (paper rules)" in changed and "version 1" in changed
+    assert "increase `version`" in changed
+    assert "is version 2, not 1; run" in explain_change("GoTo", "paper", Behavior(2, "bbbb"), before)
+    assert "is new; run" in explain_change("GoTo", "paper", before, None)

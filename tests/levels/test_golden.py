@@ -1,4 +1,4 @@
-"""Episodes recorded from Minigrid 3.2.0, equal in every field: 96 levels, 20 seeds each, up to 200 random actions."""
+"""Episodes recorded from Minigrid 3.2.0: 96 levels, 20 seeds each, up to 200 random actions."""
 
 import gzip
 import hashlib
@@ -16,14 +16,14 @@ from tests.reference import encode_grid, generator_state
 from tests.scale import COMPILER_OFF
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "episodes_minigrid320.jsonl.gz"
-ACTION_CHANCES = (0.15, 0.15, 0.4, 0.1, 0.08, 0.1, 0.02)
+ACTION_PROBS = (0.15, 0.15, 0.4, 0.1, 0.08, 0.1, 0.02)
 NUM_ACTIONS = 200
 SEEDS = 2 if COMPILER_OFF else 20
 
 
 @cache
-def recorded() -> dict[str, list[dict]]:
-    """The recorded episodes of each of Minigrid's ids, in the order of their seeds 0..19."""
+def golden_episodes() -> dict[str, list[dict]]:
+    """Returns the recorded episodes of each Minigrid id, in the order of their seeds 0..19."""
     episodes: dict[str, list[dict]] = {}
     with gzip.open(GOLDEN, "rt") as lines:
         for line in lines:
@@ -36,8 +36,8 @@ def short_hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def begin(engine: Engine, index: int) -> dict:
-    """What the golden file tells of an episode's first moment."""
+def describe_start(engine: Engine, index: int) -> dict:
+    """Returns the fields of the golden file that describe the start of an episode."""
     world = engine.worlds[index]
     generator = generator_state(world)
     return {
@@ -56,16 +56,16 @@ def begin(engine: Engine, index: int) -> dict:
     }
 
 
-def play_out(engine: Engine, actions: np.ndarray) -> list[dict]:
-    """What the golden file tells of the rest: every world plays its row of `actions` until its episode ends."""
+def play_to_end(engine: Engine, actions: np.ndarray) -> list[dict]:
+    """Plays each world's row of `actions` until its episode ends; returns the remaining fields of the golden file."""
     hashes = [hashlib.sha256() for _ in actions]
     returns = np.zeros(len(actions))
     ends: list[dict] = [{} for _ in actions]
-    for turn in actions.T:
+    for step_actions in actions.T:
         playing = np.flatnonzero(~engine.done)
         if not len(playing):
             break
-        engine.step(turn, skip_done=True)
+        engine.step(step_actions, skip_done=True)
         returns += engine.rewards
         for i in playing:
             flags = bool(engine.terminated[i]), bool(engine.truncated[i])
@@ -78,17 +78,17 @@ def play_out(engine: Engine, actions: np.ndarray) -> list[dict]:
     return ends
 
 
-def test_the_file_is_whole() -> None:
-    assert len(recorded()) == 96
-    assert all([episode["seed"] for episode in episodes] == list(range(20)) for episodes in recorded().values())
+def test_the_golden_file_is_complete() -> None:
+    assert len(golden_episodes()) == 96
+    assert all([episode["seed"] for episode in episodes] == list(range(20)) for episodes in golden_episodes().values())
 
 
-@pytest.mark.parametrize("minigrid_id", sorted(recorded())[:: 8 if COMPILER_OFF else 1])
-def test_episodes_are_as_recorded(minigrid_id: str) -> None:
+@pytest.mark.parametrize("minigrid_id", sorted(golden_episodes())[:: 8 if COMPILER_OFF else 1])
+def test_episodes_match_the_golden_file(minigrid_id: str) -> None:
     engine = Engine(minigrid_id, SEEDS, rules="minigrid")
     engine.reset(0)
-    starts = [begin(engine, i) for i in range(SEEDS)]
-    draws = [np.random.default_rng(1000 + seed).choice(7, NUM_ACTIONS, p=ACTION_CHANCES) for seed in range(SEEDS)]
-    ends = play_out(engine, np.array(draws))
+    starts = [describe_start(engine, i) for i in range(SEEDS)]
+    draws = [np.random.default_rng(1000 + seed).choice(7, NUM_ACTIONS, p=ACTION_PROBS) for seed in range(SEEDS)]
+    ends = play_to_end(engine, np.array(draws))
     played = [start | end for start, end in zip(starts, ends, strict=True)]
-    assert played == recorded()[minigrid_id][:SEEDS]
+    assert played == golden_episodes()[minigrid_id][:SEEDS]

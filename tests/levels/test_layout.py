@@ -1,4 +1,4 @@
-"""Layouts: what is drawn is what is read, and every fault is named with its place."""
+"""Layouts: drawing and parsing round-trip, and errors name the line and column."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ SMALL = """
 
 @st.composite
 def layouts(draw: st.DrawFn) -> Layout:
-    """Any walled-in world; the agent stands on an empty cell or in an open door."""
+    """Draws a random world with a border of wall; the agent is on an empty cell or in an open door."""
     width, height = draw(st.integers(3, MAX_SIZE)), draw(st.integers(3, MAX_SIZE))
     inside = (height - 2) * (width - 2)
     things = draw(st.lists(st.sampled_from(sorted(set(CELL_TEXTS.values()))), min_size=inside, max_size=inside))
@@ -33,7 +33,7 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 
 @given(layouts())
-def test_drawing_and_reading_give_the_same_world(layout: Layout) -> None:
+def test_drawing_and_parsing_round_trip(layout: Layout) -> None:
     world = make_worlds(1)[0]
     place_layout(world, layout)
     again = parse_layout(draw_text(world))
@@ -42,7 +42,7 @@ def test_drawing_and_reading_give_the_same_world(layout: Layout) -> None:
 
 
 @given(st.text(alphabet="#.> rgo/d\n", max_size=80))
-def test_any_text_is_a_layout_or_a_layout_error(text: str) -> None:
+def test_arbitrary_text_parses_or_raises_layout_error(text: str) -> None:
     try:
         layout = parse_layout(text)
     except LayoutError:
@@ -50,7 +50,7 @@ def test_any_text_is_a_layout_or_a_layout_error(text: str) -> None:
     assert layout.cells.dtype == np.uint8
 
 
-def test_a_small_layout_is_read() -> None:
+def test_parsing_a_small_layout() -> None:
     layout = parse_layout(SMALL)
     assert (layout.width, layout.height, layout.agent, layout.agent_dir) == (4, 4, (1, 1), 0)
     assert layout.cells[1].tolist() == [WALL_CELL, EMPTY, cell_of(BALL, 0), WALL_CELL]
@@ -59,7 +59,7 @@ def test_a_small_layout_is_read() -> None:
 
 
 @pytest.mark.parametrize(("arrow", "heading"), [(">>", 0), ("vv", 1), ("<<", 2), ("^^", 3)])
-def test_arrows_say_the_heading(arrow: str, heading: int) -> None:
+def test_arrows_give_the_heading(arrow: str, heading: int) -> None:
     assert parse_layout(SMALL.replace(">>", arrow)).agent_dir == heading
 
 
@@ -69,11 +69,12 @@ def test_the_agent_may_stand_in_an_open_door() -> None:
     assert layout.cells[1, 1] == cell_of(DOOR, 2) & ~OPAQUE
 
 
-def test_a_placed_layout_leaves_nothing_of_the_world_before() -> None:
+def test_place_layout_overwrites_the_previous_world() -> None:
     world = make_worlds(1)[0]
     world.cells[:] = 77
     world.tracks[:] = 3
-    world.carrying, world.hidden = cell_of(BALL, 1), cell_of(BALL, 2)
+    world.carrying = cell_of(BALL, 1)
+    world.hidden = cell_of(BALL, 2)
     layout = parse_layout(SMALL)
     place_layout(world, layout)
     assert (world.width, world.height, world.room_width, world.room_height) == (4, 4, 4, 4)
@@ -88,31 +89,28 @@ def test_a_placed_layout_leaves_nothing_of_the_world_before() -> None:
 
 BAD = {
     "empty": ("\n  \n", "is empty"),
-    "unknown cell": (SMALL.replace("ro", "qq"), "line 3, column 9: 'qq' is no cell; write"),
-    "turned around": (SMALL.replace("ro", "or"), "line 3, column 9: 'or' is no cell; did you mean 'ro'?"),
-    "capitals": (SMALL.replace("ro", "RO"), "line 3, column 9: 'RO' is no cell; did you mean 'ro'?"),
-    "ragged": (SMALL.replace("g/##", "##"), "line 4, column 11: the row has 3 cells and the first row has 4"),
-    "a blank row": (SMALL.replace("    ##>>", "\n    ##>>"), "line 3, column 5: the row has 0 cells"),
-    "odd": (SMALL.replace("ro", "r"), "line 3 has 7 characters"),
+    "unknown cell": (SMALL.replace("ro", "qq"), "line 3, column 9: 'qq' is not a cell; write '##'"),
+    "reversed": (SMALL.replace("ro", "or"), "line 3, column 9: 'or' is not a cell; did you mean 'ro'?"),
+    "upper case": (SMALL.replace("ro", "RO"), "line 3, column 9: 'RO' is not a cell; did you mean 'ro'?"),
+    "ragged": (SMALL.replace("g/##", "##"), "line 4, column 11: the row has 3 cells but the first row has 4"),
+    "blank row": (SMALL.replace("    ##>>", "\n    ##>>"), "line 3, column 5: the row has 0 cells"),
+    "odd length": (SMALL.replace("ro", "r"), "line 3 has 7 characters"),
     "no agent": (SMALL.replace(">>", ".."), "line 2, column 5 to line 5, column 12: there is no agent"),
     "two agents": (
         SMALL.replace("ro", "<<"),
-        "line 3, column 9: '<<' is a second agent, after the one at line 3, column 7",
+        "line 3, column 9: '<<' is a second agent; the first is at line 3, column 7",
     ),
-    "too small": ("####\n##>>", "line 1, column 1: the layout is too small, with 2 columns"),
-    "too wide": ("\n".join(["##" * (MAX_SIZE + 1)] * 3), f"too large, with {MAX_SIZE + 1} columns"),
-    "too high": ("\n".join(["######"] * (MAX_SIZE + 1)), f"too large, with {MAX_SIZE + 1} rows"),
-    "a hole": (
-        SMALL.replace("ro##", "ro.."),
-        "line 3, column 11: the layout is not walled in: '..' lies on its border",
-    ),
-    "a door outside": (SMALL.replace("ro##", "rord"), "line 3, column 11: the layout is not walled in: 'rd'"),
-    "the agent outside": ("##>>##\n##..##\n######", "line 1, column 3: the layout is not walled in"),
+    "too small": ("####\n##>>", "line 1, column 1: the layout is too small: it has 2 columns"),
+    "too wide": ("\n".join(["##" * (MAX_SIZE + 1)] * 3), f"too large: it has {MAX_SIZE + 1} columns"),
+    "too tall": ("\n".join(["######"] * (MAX_SIZE + 1)), f"too large: it has {MAX_SIZE + 1} rows"),
+    "hole in the border": (SMALL.replace("ro##", "ro.."), "line 3, column 11: '..' is on the border"),
+    "door in the border": (SMALL.replace("ro##", "rord"), "line 3, column 11: 'rd' is on the border"),
+    "agent in the border": ("##>>##\n##..##\n######", "line 1, column 3: '>>' is on the border"),
 }
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD.keys())
-def test_faults_are_named_with_their_place(text: str, message: str) -> None:
+def test_errors_name_the_line_and_column(text: str, message: str) -> None:
     with pytest.raises(LayoutError) as caught:
         parse_layout(text)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""The levels that only the original BabyAI has: PutNext, OpenTwoDoorsDebug, and eight worlds placed by hand."""
+"""The levels that only the original BabyAI has: PutNext, OpenTwoDoorsDebug, and eight hand-placed worlds."""
 
 import re
 
@@ -14,9 +14,9 @@ from tests.reference import (
     doors_of,
     everything_is_reachable,
     objects_of,
-    rooms_beside,
+    path_to_face,
+    rooms_joined_by,
     things_of,
-    way_to_face,
 )
 from tests.scale import scaled
 from tests.scenario import play
@@ -24,7 +24,7 @@ from tests.scenario import play
 SEEDS = scaled(200, least=20)
 
 
-def begin(name: str, rules: str = "paper") -> Engine:
+def reset_engine(name: str, rules: str = "paper") -> Engine:
     engine = Engine(name, SEEDS, rules=rules)
     engine.reset(0)
     return engine
@@ -33,9 +33,9 @@ def begin(name: str, rules: str = "paper") -> Engine:
 # ---------------------------------------------------------------- PutNext
 
 
-def test_put_next_of_the_paper() -> None:
-    engine = begin("PutNext")
-    told = re.compile(
+def test_put_next_matches_the_paper() -> None:
+    engine = reset_engine("PutNext")
+    mission = re.compile(
         rf"put (the|a) ({'|'.join(COLORS)}) (key|ball|box) next to (the|a) ({'|'.join(COLORS)}) (key|ball|box)"
     )
     for world, tokens in zip(engine.worlds, engine.missions, strict=True):
@@ -43,7 +43,7 @@ def test_put_next_of_the_paper() -> None:
         objects = objects_of(world)
         assert len(objects) == 18 and everything_is_reachable(world)
         assert all(door.startswith("closed") for door in doors_of(world).values())
-        article, color, kind, other_article, other_color, other_kind = told.fullmatch(words_of(tokens)).groups()
+        article, color, kind, other_article, other_color, other_kind = mission.fullmatch(words_of(tokens)).groups()
         moved = [place for place, thing in objects.items() if thing == f"{color} {kind}"]
         fixed = [place for place, thing in objects.items() if thing == f"{other_color} {other_kind}"]
         assert (article == "the") == (len(moved) == 1) and (other_article == "the") == (len(fixed) == 1)
@@ -51,8 +51,9 @@ def test_put_next_of_the_paper() -> None:
         assert all(abs(x - u) + abs(y - v) > 1 for x, y in moved for u, v in fixed)
 
 
-def test_put_next_is_the_same_under_both_rules() -> None:
-    paper, minigrid = begin("PutNext"), begin("PutNext", "minigrid")
+def test_put_next_is_identical_under_both_rule_sets() -> None:
+    paper = reset_engine("PutNext")
+    minigrid = reset_engine("PutNext", "minigrid")
     np.testing.assert_array_equal(paper.worlds.cells, minigrid.worlds.cells)
     np.testing.assert_array_equal(paper.missions, minigrid.missions)
 
@@ -60,8 +61,9 @@ def test_put_next_is_the_same_under_both_rules() -> None:
 # ---------------------------------------------------------------- OpenTwoDoorsDebug
 
 
-def test_open_two_doors_debug_is_open_two_doors_made_strict() -> None:
-    debug, plain = begin("OpenTwoDoorsDebug"), begin("OpenTwoDoors")
+def test_open_two_doors_debug_is_a_strict_open_two_doors() -> None:
+    debug = reset_engine("OpenTwoDoorsDebug")
+    plain = reset_engine("OpenTwoDoors")
     np.testing.assert_array_equal(debug.worlds.cells, plain.worlds.cells)
     np.testing.assert_array_equal(debug.missions, plain.missions)
     # Only the first of the two clauses is strict.
@@ -70,7 +72,7 @@ def test_open_two_doors_debug_is_open_two_doors_made_strict() -> None:
 
 
 @pytest.mark.parametrize("rules", ["paper", "minigrid"])
-def test_open_two_doors_debug_is_won_in_order_and_lost_otherwise(rules: str) -> None:
+def test_open_two_doors_debug_is_won_in_order_and_fails_otherwise(rules: str) -> None:
     engine = Engine("OpenTwoDoorsDebug", rules=rules)
     for seed in range(scaled(30, least=4)):
         for order, verdicts in (((0, 1), ".W"), ((1, 0), "L")):
@@ -78,18 +80,18 @@ def test_open_two_doors_debug_is_won_in_order_and_lost_otherwise(rules: str) -> 
             world = engine.worlds[0]
             named = [COLORS[world.colors[0]], COLORS[world.colors[4]]]
             place_of = {door.split()[1]: place for place, door in doors_of(world).items()}
-            heard = ""
+            result = ""
             for k in order:
                 if not engine.done[0]:
-                    play(engine, way_to_face(world, place_of[named[k]]))
-                    heard += play(engine, [Action.toggle])
-            assert heard == verdicts
+                    play(engine, path_to_face(world, place_of[named[k]]))
+                    result += play(engine, [Action.toggle])
+            assert result == verdicts
 
 
-# ---------------------------------------------------------------- placed by hand
+# ---------------------------------------------------------------- hand-placed levels
 
-# Level: (rows, columns, room size), the agent's cell and heading, everything but doors, the mission, how many trips.
-PLACED: dict[str, tuple] = {
+# By level: (rows, columns, room size), the agent's cell and heading, the objects, the mission, the number of trips.
+HAND_PLACED: dict[str, tuple] = {
     "TestGoToBlocked": (
         (1, 1, 9),
         ((3, 3), 0),
@@ -131,7 +133,7 @@ PLACED: dict[str, tuple] = {
 
 
 def check_frame(engine: Engine, index: int, geometry: tuple, agent: tuple, mission: str, trips: int) -> np.record:
-    """The world at `index`, once its size, agent, mission and limit are found right."""
+    """Checks the size, agent, mission and time limit of the world at `index`; returns the world."""
     world = engine.worlds[index]
     rows, columns, size = geometry
     assert (world.width, world.height) == ((size - 1) * columns + 1, (size - 1) * rows + 1)
@@ -142,10 +144,10 @@ def check_frame(engine: Engine, index: int, geometry: tuple, agent: tuple, missi
 
 
 @pytest.mark.parametrize("rules", ["paper", "minigrid"])
-@pytest.mark.parametrize("name", PLACED)
-def test_worlds_placed_by_hand(name: str, rules: str) -> None:
-    geometry, agent, objects, mission, trips = PLACED[name]
-    engine = begin(name, rules)
+@pytest.mark.parametrize("name", HAND_PLACED)
+def test_hand_placed_worlds(name: str, rules: str) -> None:
+    geometry, agent, objects, mission, trips = HAND_PLACED[name]
+    engine = reset_engine(name, rules)
     for index in range(SEEDS):
         world = check_frame(engine, index, geometry, agent, mission, trips)
         assert objects_of(world) == objects
@@ -153,10 +155,10 @@ def test_worlds_placed_by_hand(name: str, rules: str) -> None:
             assert doors_of(world) == {}
 
 
-def three_doors(world: np.record) -> tuple[Position, Position, Position]:
-    """The places of the three doors that both 2 x 2 worlds have, once they are found right."""
+def check_three_doors(world: np.record) -> tuple[Position, Position, Position]:
+    """Checks the three doors of the two levels with 2 x 2 rooms; returns their positions."""
     doors = doors_of(world)
-    joins = {frozenset(rooms_beside(world, place)): (place, door) for place, door in doors.items()}
+    joins = {frozenset(rooms_joined_by(world, place)): (place, door) for place, door in doors.items()}
     below, right, above = (joins[frozenset(rooms)] for rooms in ([(0, 0), (0, 1)], [(0, 1), (1, 1)], [(1, 1), (1, 0)]))
     assert [below[1], right[1], above[1]] == ["closed red door", "closed red door", "closed blue door"]
     assert len(doors) == 3
@@ -164,8 +166,8 @@ def three_doors(world: np.record) -> tuple[Position, Position, Position]:
 
 
 def test_unblocking_loop_has_three_doors() -> None:
-    engine = begin("TestUnblockingLoop")
-    doors = {three_doors(world) for world in engine.worlds}
+    engine = reset_engine("TestUnblockingLoop")
+    doors = {check_three_doors(world) for world in engine.worlds}
     assert len(doors) > SEEDS // 20
 
 
@@ -180,8 +182,8 @@ def test_unblocking_loop_has_three_doors() -> None:
         ("TestPutNextToCloseToDoor2", "put the yellow ball next to the blue ball", 2),
     ],
 )
-def test_a_ball_behind_a_door(name: str, mission: str, trips: int) -> None:
-    engine = begin(name)
+def test_put_next_to_close_to_door_has_a_ball_behind_the_door(name: str, mission: str, trips: int) -> None:
+    engine = reset_engine(name)
     columns = set()
     for index in range(SEEDS):
         world = check_frame(engine, index, (2, 1, 9), ((3, 3), 0), mission, trips)
@@ -192,29 +194,29 @@ def test_a_ball_behind_a_door(name: str, mission: str, trips: int) -> None:
             (4, 4): "yellow ball",
         }
         columns.add(x)
-    # The door is anywhere along the wall.
+    # The door can be anywhere along the wall.
     assert columns <= set(range(1, 8)) and len(columns) > 2
 
 
-def test_a_crowd_before_a_door() -> None:
-    engine = begin("TestPutNextCloseToDoor")
+def test_put_next_close_to_door_has_objects_around_the_door() -> None:
+    engine = reset_engine("TestPutNextCloseToDoor")
     for index in range(SEEDS):
         world = check_frame(
             engine, index, (2, 2, 9), ((5, 10), 2), "put the yellow box next to a blue ball", 2
         )  # fmt: skip
-        (x, y), *_ = three_doors(world)
+        (x, y), *_ = check_three_doors(world)
         crowd = {(x, y - 1): "blue ball", (x, y - 2): "blue ball", (3, 15): "yellow box"}
         crowd |= {(side, y - 1): "green box" for side in (x - 1, x + 1) if 1 <= side < 8}
         assert objects_of(world) == crowd
 
 
-def test_the_blocked_ball_can_be_reached_by_clearing_the_way() -> None:
-    """TestGoToBlocked, played by hand: move one red ball aside and the yellow one is there."""
+def test_go_to_blocked_can_be_won_by_moving_blockers() -> None:
+    """TestGoToBlocked, played with fixed actions."""
     engine = Engine("TestGoToBlocked")
     engine.reset(0)
     world = engine.worlds[0]
     play(engine, [Action.left])
-    # Facing up, at the red ball in (3, 2): take it, put it behind, step up, and so on to the corner.
+    # Facing up, pick up the red ball at (3, 2), drop it to the right, step up, and repeat up to the corner.
     assert play(engine, "p r d l f") == "....."
     assert position_of(world.agent) == (3, 2) and VECTORS[world.agent_dir] == (0, -1)
     assert play(engine, "p r d l f") == "....."

@@ -1,4 +1,4 @@
-"""Whole pictures and grid encodings against Minigrid, over random walks."""
+"""Images and encodings of whole grids against Minigrid, over random walks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,21 +18,23 @@ LEVELS = ["BossLevel", "UnlockPickup", "OpenDoorsOrderN4", "PutNextS5N2Carrying"
 
 
 def world_of(env: Any) -> np.record:
-    """A world record that holds what the Minigrid environment holds."""
+    """A world record with the state of a Minigrid environment."""
     world = make_worlds(1)[0]
-    world.width, world.height = env.width, env.height
+    world.width = env.width
+    world.height = env.height
     world.cells[:] = WALL_CELL
     for x, column in enumerate(env.grid.encode().tolist()):
         for y, (kind, color, state) in enumerate(column):
             world.cells[index_of(x, y)] = CELL_OF_TRIPLE[kind, color, state]
-    world.agent, world.agent_dir = index_of(*env.agent_pos), env.agent_dir
+    world.agent = index_of(*env.agent_pos)
+    world.agent_dir = env.agent_dir
     if env.carrying:
         world.carrying = CELL_OF_TRIPLE[env.carrying.encode()]
     return world
 
 
-def walk(level: str, steps: int, every: int) -> Iterator[Any]:
-    """The environment after every so many random steps."""
+def iter_random_walk(level: str, steps: int, every: int) -> Iterator[Any]:
+    """Yields the Minigrid environment once every `every` random steps."""
     env = gymnasium.make(f"BabyAI-{level}-v0").unwrapped
     env.reset(seed=7)
     actions = np.random.default_rng(2).choice(6, size=steps, p=[0.15, 0.15, 0.35, 0.1, 0.05, 0.2])
@@ -45,12 +47,13 @@ def walk(level: str, steps: int, every: int) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_pictures_equal_minigrid(level: str) -> None:
-    for env in walk(level, steps=120, every=6):
-        world, view = world_of(env), env.gen_obs()["image"]
-        lit = env.get_full_render(highlight=True, tile_size=8)
+def test_images_equal_minigrid(level: str) -> None:
+    for env in iter_random_walk(level, steps=120, every=6):
+        world = world_of(env)
+        view = env.gen_obs()["image"]
+        highlighted = env.get_full_render(highlight=True, tile_size=8)
         plain = env.get_full_render(highlight=False, tile_size=8)
-        np.testing.assert_array_equal(draw_world(world, 8, view), lit)
+        np.testing.assert_array_equal(draw_world(world, 8, view), highlighted)
         np.testing.assert_array_equal(draw_world(world, 8), plain)
 
 
@@ -63,12 +66,13 @@ def test_other_view_and_tile_sizes_equal_minigrid() -> None:
         np.testing.assert_array_equal(frame, env.get_full_render(highlight=True, tile_size=5))
 
 
-def test_the_agent_in_an_open_door_is_drawn_over_the_door() -> None:
+def test_agent_in_an_open_door_is_drawn_over_the_door() -> None:
     env = gymnasium.make("BabyAI-GoToLocal-v0").unwrapped
     env.reset(seed=0)
     x, y = env.agent_pos
     env.grid.set(x, y, Door("green", is_open=True))
-    world, view = world_of(env), env.gen_obs()["image"]
+    world = world_of(env)
+    view = env.gen_obs()["image"]
     assert world.cells[index_of(x, y)] == cell_of(DOOR, 1) & ~OPAQUE
     frame = draw_world(world, view=view)
     np.testing.assert_array_equal(frame, env.get_full_render(highlight=True, tile_size=32))
@@ -77,7 +81,7 @@ def test_the_agent_in_an_open_door_is_drawn_over_the_door() -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_encodings_equal_minigrid(level: str) -> None:
-    for env in walk(level, steps=60, every=5):
+    for env in iter_random_walk(level, steps=60, every=5):
         world = world_of(env)
         np.testing.assert_array_equal(encode_grid(world), env.grid.encode())
         expected = FullyObsWrapper(env).observation(env.gen_obs())["image"]

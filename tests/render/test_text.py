@@ -1,4 +1,4 @@
-"""The terminal picture and the sentences about a view."""
+"""Text rendering of the grid, and descriptions of views."""
 
 import re
 
@@ -28,32 +28,32 @@ def world_from(text: str) -> np.record:
     return world
 
 
-def view_with(*things: tuple[int, int, tuple[int, int, int]], size: int = 7) -> np.ndarray:
-    """A view of empty floor with things at (ahead, right)."""
+def view_with(*objects: tuple[int, int, tuple[int, int, int]], size: int = 7) -> np.ndarray:
+    """A view of empty floor with these (ahead, right, triple) objects."""
     image = np.zeros((size, size, 3), dtype=np.uint8)
     image[:, :, 0] = 1
-    for ahead, right, triple in things:
+    for ahead, right, triple in objects:
         image[size // 2 + right, size - 1 - ahead] = triple
     return image
 
 
-def test_the_picture_is_the_layout_it_came_from() -> None:
+def test_draw_text_reproduces_the_layout() -> None:
     assert draw_text(world_from(ROOM)) == ROOM
 
 
-def test_colors_change_nothing_but_colors() -> None:
-    painted = draw_text(world_from(ROOM), color=True)
-    assert "\x1b[1;31mro\x1b[0m" in painted
-    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == ROOM
+def test_color_only_adds_ansi_codes() -> None:
+    colored = draw_text(world_from(ROOM), color=True)
+    assert "\x1b[1;31mro\x1b[0m" in colored
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == ROOM
 
 
-def test_what_a_box_holds_is_not_shown() -> None:
+def test_contents_of_a_box_are_not_shown() -> None:
     world = world_from(ROOM)
     world.cells[index_of(2, 1)] = cell_of(BOX, 2) | MARKED
     assert "##robx" in draw_text(world)
 
 
-def test_things_are_told_nearest_first() -> None:
+def test_objects_are_described_nearest_first() -> None:
     image = view_with((3, 0, (4, 1, 1)), (2, 1, (6, 0, 0)), (0, -1, (7, 4, 0)), (1, 0, (5, 5, 0)), (0, 0, (5, 2, 0)))
     assert describe_view(image) == [
         "You see a grey key 1 step forward",
@@ -65,13 +65,13 @@ def test_things_are_told_nearest_first() -> None:
 
 
 @pytest.mark.parametrize(("state", "words"), [(0, "an open"), (1, "a closed"), (2, "a locked")])
-def test_doors_are_told_with_their_state(state: int, words: str) -> None:
+def test_doors_are_described_with_their_state(state: int, words: str) -> None:
     assert describe_view(view_with((1, 2, (4, 3, state)))) == [
         f"You see {words} purple door 1 step forward and 2 steps right"
     ]
 
 
-def test_walls_are_told_where_they_are_met() -> None:
+def test_only_the_nearest_walls_ahead_left_and_right_are_described() -> None:
     wall = (2, 5, 0)
     image = view_with((4, 0, wall), (5, 0, wall), (0, -2, wall), (0, 3, wall), (2, 2, wall), size=9)
     assert describe_view(image) == [
@@ -81,7 +81,7 @@ def test_walls_are_told_where_they_are_met() -> None:
     ]
 
 
-def test_nothing_is_told_of_what_is_not_seen() -> None:
+def test_walls_behind_unseen_cells_are_not_described() -> None:
     image = view_with((3, 0, (2, 5, 0)))
     image[3, 4] = 0
     assert describe_view(image) == []

@@ -1,4 +1,4 @@
-"""The words that compiled code writes are those that the mission says of itself."""
+"""The kernel that writes mission tokens agrees with `str(mission)`."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,8 +11,9 @@ from tests.scale import scaled
 
 @settings(max_examples=scaled(100, least=10))
 @given(st.integers(0, 2**32))
-def test_any_mission_is_written_as_it_is_said(seed: int) -> None:
-    rng, engine = np.random.default_rng(seed), Engine("GoToObj")
+def test_the_kernel_writes_the_tokens_of_any_mission(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    engine = Engine("GoToObj")
     engine.reset(0)
     for _ in range(20):
         mission = random_mission(rng)

@@ -1,4 +1,4 @@
-"""The generator inside a world is NumPy's PCG64, draw for draw."""
+"""The random number generator of a world equals NumPy's PCG64, draw by draw."""
 
 import numpy as np
 import pytest
@@ -13,18 +13,18 @@ from tests.reference import generator_state
 from tests.scale import scaled
 
 seeds = st.integers(0, 2**63 - 1)
-# What is drawn: an integer in [low, high), or a float for None.
+# What to draw: an integer in [low, high), or a float for None.
 spans = st.one_of(
     st.none(),
     st.tuples(st.integers(0, 30), st.integers(1, 30)).map(lambda pair: (pair[0], sum(pair))),
-    # Spans near the largest make the method reject draws, which short ones almost never do.
+    # Large spans make Lemire's method reject draws, which small ones almost never do.
     st.integers(2**31 - 2**28, 2**31).map(lambda high: (0, high)),
 )
 
 
 @_jit.njit
-def draw_in_turn(worlds, low, high, drawn):
-    """Draws one number for each span; a span from 0 to 0 stands for a float."""
+def draw_spans(worlds, low, high, drawn):
+    """Draws one number per span; a span from 0 to 0 means a float."""
     for k in range(len(low)):
         drawn[k] = uniform(worlds[0]) if high[k] == 0 else draw(worlds[0], low[k], high[k])
 
@@ -48,7 +48,7 @@ def blank_worlds() -> np.ndarray:
 
 def seeded(seed: int) -> np.ndarray:
     worlds = blank_worlds()
-    # Kernels get seeds out of int64 arrays.
+    # Kernels read seeds from int64 arrays.
     seed_world(worlds, np.array([seed])[0])
     return worlds
 
@@ -59,55 +59,61 @@ def seeded(seed: int) -> np.ndarray:
 @example(2**32)
 @example(2**63 - 1)
 @given(seeds)
-def test_seeding_is_numpys(seed: int) -> None:
+def test_seeding_matches_numpy(seed: int) -> None:
     expected = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))).bit_generator.state
     assert generator_state(seeded(seed)[0]) == expected
 
 
 @settings(max_examples=scaled(300, least=5))
 @given(seeds, st.lists(spans, min_size=1, max_size=scaled(200, least=20)))
-def test_draws_are_numpys(seed: int, wanted: list[tuple[int, int] | None]) -> None:
-    worlds, theirs = seeded(seed), np.random.default_rng(seed)
+def test_draws_match_numpy(seed: int, wanted: list[tuple[int, int] | None]) -> None:
+    worlds = seeded(seed)
+    rng = np.random.default_rng(seed)
     low, high = np.array([span or (0, 0) for span in wanted], dtype=np.int64).T.copy()
     drawn = np.zeros(len(wanted))
-    draw_in_turn(worlds, low, high, drawn)
-    expected = [theirs.uniform(0, 1) if span is None else float(theirs.integers(*span)) for span in wanted]
+    draw_spans(worlds, low, high, drawn)
+    expected = [rng.uniform(0, 1) if span is None else float(rng.integers(*span)) for span in wanted]
     assert drawn.tolist() == expected
-    assert generator_state(worlds[0]) == theirs.bit_generator.state
+    assert generator_state(worlds[0]) == rng.bit_generator.state
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_long_streams_are_numpys(seed: int) -> None:
-    worlds, theirs, count = seeded(seed), np.random.default_rng(seed), scaled(50_000, least=500)
+def test_long_streams_match_numpy(seed: int) -> None:
+    worlds = seeded(seed)
+    rng = np.random.default_rng(seed)
+    count = scaled(50_000, least=500)
     plan = np.random.default_rng(99 + seed)
     high = plan.choice([0, 1, 2, 3, 4, 6, 7, 8, 22, 10**6, 3 * 2**29], size=count)
     drawn = np.zeros(count)
-    draw_in_turn(worlds, np.zeros(count, dtype=np.int64), high, drawn)
-    expected = [theirs.uniform(0, 1) if top == 0 else float(theirs.integers(0, top)) for top in high.tolist()]
+    draw_spans(worlds, np.zeros(count, dtype=np.int64), high, drawn)
+    expected = [rng.uniform(0, 1) if top == 0 else float(rng.integers(0, top)) for top in high.tolist()]
     assert drawn.tolist() == expected
-    assert generator_state(worlds[0]) == theirs.bit_generator.state
+    assert generator_state(worlds[0]) == rng.bit_generator.state
 
 
-def test_flips_and_colors_are_minigrids() -> None:
-    worlds, theirs, count = seeded(5), np.random.default_rng(5), scaled(1000)
-    flips, colors = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+def test_flips_and_colors_match_minigrid() -> None:
+    worlds = seeded(5)
+    rng = np.random.default_rng(5)
+    count = scaled(1000)
+    flips = np.zeros(count, dtype=bool)
+    colors = np.zeros(count, dtype=np.int64)
     draw_choices(worlds, flips, colors)
     for k in range(count):
-        assert flips[k] == (theirs.integers(0, 2) == 0)
-        assert colors[k] == ALPHABETICAL_COLORS[theirs.integers(0, 6)]
+        assert flips[k] == (rng.integers(0, 2) == 0)
+        assert colors[k] == ALPHABETICAL_COLORS[rng.integers(0, 6)]
 
 
-def test_no_choice_costs_no_draw() -> None:
+def test_a_range_of_one_value_consumes_no_random_bits() -> None:
     worlds = seeded(1)
     before = worlds[0].tobytes()
     drawn = np.zeros(3)
-    draw_in_turn(worlds, np.array([0, 4, 21]), np.array([1, 5, 22]), drawn)
+    draw_spans(worlds, np.array([0, 4, 21]), np.array([1, 5, 22]), drawn)
     assert drawn.tolist() == [0, 4, 21]
     assert worlds[0].tobytes() == before
 
 
 @pytest.mark.parametrize("seed", [0, 7, 2**32 + 7, 2**63 - 1])
-def test_a_world_remembers_its_seed(seed: int) -> None:
+def test_a_world_stores_its_seed(seed: int) -> None:
     engine = Engine("GoToObj")
     engine.reset([seed])
     assert engine.worlds[0].seed == seed

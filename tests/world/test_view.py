@@ -1,4 +1,4 @@
-"""What the agent sees: the table of sight and the wide views against cell-by-cell sweeps."""
+"""The agent's view, for all view sizes, against a cell-by-cell reference."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from babyai.engine import VIEW_SIZES
 from babyai.levels.layout import CELL_TEXTS, Layout, place_layout
 from babyai.world.codes import BALL, BOX, DOOR, EMPTY, OPAQUE, WALL_CELL, cell_of
 from babyai.world.state import MAX_SIZE, index_of
-from tests.reference import see, spread_sight
+from tests.reference import compute_view, compute_visibility
 from tests.scale import scaled
 
 THINGS = sorted(set(CELL_TEXTS.values()))
@@ -18,7 +18,7 @@ OPEN_DOOR = cell_of(DOOR, 3) & ~OPAQUE
 
 
 def random_layout(rng: np.random.Generator, clutter: float) -> Layout:
-    """A walled-in world of any size; a share of its cells holds any thing at all, walls and doors included."""
+    """Returns a world of random size; a fraction of its cells holds random objects, doors and walls."""
     width, height = rng.integers(3, MAX_SIZE + 1, size=2).tolist()
     cells = np.full((height, width), WALL_CELL, dtype=np.uint8)
     inside = rng.choice(THINGS, size=(height - 2, width - 2))
@@ -28,10 +28,10 @@ def random_layout(rng: np.random.Generator, clutter: float) -> Layout:
     return Layout(cells, (x, y), int(rng.integers(4)))
 
 
-def show(engine: Engine, layout: Layout, carrying: int) -> np.ndarray:
+def observe(engine: Engine, layout: Layout, carrying: int) -> np.ndarray:
     place_layout(engine.worlds[0], layout)
     engine.worlds[0].carrying = carrying
-    # Missions play no part in what is seen, but one must be there to be written down.
+    # The view does not depend on the mission, but observing also writes its tokens.
     engine.worlds[0].verbs[0] = 1
     engine.observe(0)
     return engine.images[0]
@@ -39,29 +39,32 @@ def show(engine: Engine, layout: Layout, carrying: int) -> np.ndarray:
 
 @settings(max_examples=scaled(60, least=5))
 @given(st.integers(0, 2**32), st.sampled_from(VIEW_SIZES), st.sampled_from([0.05, 0.2, 0.5, 0.9]))
-def test_views_are_swept_cell_by_cell(seed: int, size: int, clutter: float) -> None:
-    rng, engine = np.random.default_rng(seed), Engine("GoToObj", view_size=size)
+def test_views_of_any_size_match_the_reference(seed: int, size: int, clutter: float) -> None:
+    rng = np.random.default_rng(seed)
+    engine = Engine("GoToObj", view_size=size)
     for _ in range(scaled(20, least=2)):
-        layout, carrying = random_layout(rng, clutter), int(rng.choice([0, cell_of(BALL, 1), cell_of(BOX, 5)]))
-        image = show(engine, layout, carrying)
-        np.testing.assert_array_equal(image, see(engine.worlds[0], size))
+        layout = random_layout(rng, clutter)
+        carrying = int(rng.choice([0, cell_of(BALL, 1), cell_of(BOX, 5)]))
+        image = observe(engine, layout, carrying)
+        np.testing.assert_array_equal(image, compute_view(engine.worlds[0], size))
 
 
-def test_thousands_of_usual_views() -> None:
-    rng, engine = np.random.default_rng(0), Engine("GoToObj")
+def test_thousands_of_default_views_match_the_reference() -> None:
+    rng = np.random.default_rng(0)
+    engine = Engine("GoToObj")
     for _ in range(scaled(1500, least=30)):
-        image = show(engine, random_layout(rng, rng.choice([0.1, 0.3])), 0)
-        np.testing.assert_array_equal(image, see(engine.worlds[0]))
+        image = observe(engine, random_layout(rng, rng.choice([0.1, 0.3])), 0)
+        np.testing.assert_array_equal(image, compute_view(engine.worlds[0]))
 
 
-def test_sight_never_leaves_the_grid() -> None:
-    # Behind the outer wall lies the next row's memory: neither view may show any of it.
+def test_views_do_not_depend_on_cells_outside_the_grid() -> None:
+    # Beyond the outer wall, the flat index reads other rows: no view may show them.
     rng = np.random.default_rng(1)
     for size in (7, 9):
         engine = Engine("GoToObj", view_size=size)
         for _ in range(scaled(200, least=10)):
             layout = random_layout(rng, 0.1)
-            before = show(engine, layout, 0).copy()
+            before = observe(engine, layout, 0).copy()
             world = engine.worlds[0]
             inside = np.zeros(len(world.cells), dtype=bool)
             for y in range(layout.height):
@@ -71,8 +74,8 @@ def test_sight_never_leaves_the_grid() -> None:
             np.testing.assert_array_equal(engine.images[0], before)
 
 
-def test_the_sweep_by_hand() -> None:
-    """The reference itself, on a case to follow with a finger: the agent is in the middle of the last row."""
+def test_reference_visibility_on_a_small_example() -> None:
+    """Checks the reference itself; the agent is in the middle of the last row."""
     drawing = """
         .......
         #######
@@ -93,16 +96,16 @@ def test_the_sweep_by_hand() -> None:
     """
     opaque = np.array([[mark == "#" for mark in row] for row in drawing.split()]).T
     visible = np.array([[mark == "*" for mark in row] for row in expected.split()]).T
-    np.testing.assert_array_equal(spread_sight(opaque), visible)
+    np.testing.assert_array_equal(compute_visibility(opaque), visible)
 
 
 @pytest.mark.parametrize("size", VIEW_SIZES)
-def test_alone_in_a_closet(size: int) -> None:
+def test_view_in_a_room_of_one_cell(size: int) -> None:
     engine = Engine("GoToObj", view_size=size)
     layout = Layout(
         np.array([[WALL_CELL] * 3, [WALL_CELL, EMPTY, WALL_CELL], [WALL_CELL] * 3], dtype=np.uint8), (1, 1), 3
     )
-    image = show(engine, layout, cell_of(BALL, 4))
+    image = observe(engine, layout, cell_of(BALL, 4))
     half = size // 2
     assert image[half, size - 1].tolist() == [6, 4, 0]
     walls = {(half - 1, size - 1), (half + 1, size - 1), (half - 1, size - 2), (half, size - 2), (half + 1, size - 2)}
@@ -110,7 +113,7 @@ def test_alone_in_a_closet(size: int) -> None:
     assert (image[..., 0] > 0).sum() == len(walls) + 1
 
 
-def test_boxes_balls_keys_and_open_doors_hide_nothing() -> None:
+def test_objects_and_open_doors_do_not_block_the_view() -> None:
     engine = Engine("GoToObj")
     engine.lay_out(
         0,

@@ -1,7 +1,6 @@
-"""The five architectures of the paper in two sizes, models of your own, and the files that keep them.
+"""Agents: the paper's five architectures in two sizes, policies of your own, and checkpoints.
 
-`from babyai.agents import Agent` is the usual way in. Torch is loaded when something here first needs it, so that
-settings (`babyai.agents.config`) can be read without.
+`from babyai.agents import Agent` is the usual entry point. Torch is imported when something here first needs it.
 """
 
 from importlib import import_module
@@ -10,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from babyai.agents.agent import Agent as Agent
     from babyai.agents.config import AgentConfig as AgentConfig
-    from babyai.agents.model import Model as Model
+    from babyai.agents.film_lstm.model import FilmLSTM as FilmLSTM
+    from babyai.agents.policy import Policy as Policy
 
-_HOMES = {
+_MODULES = {
     "Agent": "babyai.agents.agent",
     "AgentConfig": "babyai.agents.config",
-    "Model": "babyai.agents.model",
+    "FilmLSTM": "babyai.agents.film_lstm.model",
+    "Policy": "babyai.agents.policy",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'babyai.agents' has no attribute {name!r}")
     try:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_MODULES[name]), name)
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "safetensors"):
             raise
-        raise ModuleNotFoundError(
-            f"babyai's agents need {error.name}: pip install 'babyai[agents]'", name=error.name
-        ) from None
+        raise ModuleNotFoundError(f"agents need {error.name}: pip install 'babyai[agents]'", name=error.name) from None
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted(_MODULES)

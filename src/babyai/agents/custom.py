@@ -1,13 +1,6 @@
-"""Models of your own: a class named by its import path, made with settings that JSON can keep, held to a contract.
+"""Policies of your own: a class named by its import path, made with settings that JSON can hold, and checked.
 
-The contract is what the trainers, `Actor` and `Agent` ask of any model:
-
-    forward(observation, memory) -> logits (B, 7), value (B,), memory (B, D)
-    initial_memory(count, device) -> zeros (count, D)
-
-`observation` has `image` (B, 7, 7, 3) uint8, `mission` (B, L) uint8 token ids with zeros after the last word,
-`direction` (B,) and `last_action` (B,), -1 where there was none. A class whose attribute `pixels` is true gets images
-of (B, 56, 56, 3) instead.
+The contract itself is in `babyai.agents.policy`.
 """
 
 import difflib
@@ -24,14 +17,20 @@ import torch
 from torch import Tensor, nn
 
 from babyai.agents.config import AgentConfig, AnyConfig, CustomConfig, is_custom
-from babyai.agents.model import NUM_ACTIONS, Model
+from babyai.agents.film_lstm.model import FilmLSTM
+from babyai.agents.policy import unroll, unroll_steps
+from babyai.batch import TILE_PIXELS, Batch
+from babyai.tree import iter_named_leaves
+from babyai.world.codes import NUM_ACTIONS
 from babyai.world.language import tokenize
+from babyai.world.view import VIEW_SIZE
 
-PIXELS_SHAPE, TILES_SHAPE = (56, 56, 3), (7, 7, 3)
+SYMBOLIC_SHAPE = (VIEW_SIZE, VIEW_SIZE, 3)
+PIXELS_SHAPE = (VIEW_SIZE * TILE_PIXELS, VIEW_SIZE * TILE_PIXELS, 3)
 
 
 class ContractError(ValueError):
-    """A model that the trainers could not use; the message says what they would have needed."""
+    """A policy that cannot be trained; the message says what the contract requires."""
 
 
 # ------------------------------------------------------------ making
@@ -40,54 +39,48 @@ class ContractError(ValueError):
 def make_config(
     architecture: str | type[nn.Module] = "bow_endpool_res", size: str | None = None, **settings: Any
 ) -> AnyConfig:
-    """The settings of an agent, the paper's or one of your own.
+    """The configuration of an agent, the paper's or one of your own.
 
     Args:
         architecture: One of the paper's five; the import path of a class, "package.module:ClassName" or
             "path/to/file.py:ClassName", which is imported; or a class.
-        size: "small" (unless told) or "big"; to a class of your own it is one setting among others.
-        settings: Any others.
+        size: "small" (default) or "big"; a class of your own gets it as a keyword argument, if given.
+        settings: Other settings of the architecture, or keyword arguments of your class.
     """
     if isinstance(architecture, str) and not is_custom(architecture):
         return AgentConfig.of(architecture, size or "small", **settings)
     own = load_class(architecture) if isinstance(architecture, str) else architecture
     path = architecture if isinstance(architecture, str) else f"{own.__module__}:{own.__qualname__}"
-    given = settings if size is None else {"size": size, **settings}
-    return CustomConfig(path, given, bool(getattr(own, "pixels", False)))
+    keywords = settings if size is None else {"size": size, **settings}
+    return CustomConfig(path, keywords, bool(getattr(own, "pixels", False)))
 
 
-def build_model(config: AnyConfig, own: type[nn.Module] | None = None) -> nn.Module:
-    """A new model with these settings, on the CPU.
+def build_policy(config: AnyConfig, own: type[nn.Module] | None = None) -> nn.Module:
+    """A new policy with this configuration, on the CPU.
 
     Args:
-        config: Its settings.
-        own: The class of a model of your own; None: import the one that the settings name.
+        config: Its configuration.
+        own: The class of a policy of your own; default: import the one that the configuration names.
 
     Raises:
-        ContractError: A model of your own cannot be made so, or could not be trained.
+        ContractError: The class cannot be constructed with these settings, or violates the contract.
     """
     if isinstance(config, AgentConfig):
-        return Model(config)
+        return FilmLSTM(config)
     own = own or load_class(config.architecture)
     try:
-        model = own(**config.settings)
+        policy = own(**config.settings)
     except TypeError as error:
-        raise ContractError(f"{config.architecture} cannot be made with {config.settings}: {error}") from error
-    check_contract(model, config.pixels)
-    return model
-
-
-def make_model(architecture: str | type[nn.Module] = "bow_endpool_res", **settings: Any) -> nn.Module:
-    """A new model, of the paper or of your own; see `make_config`."""
-    config = make_config(architecture, **settings)
-    return build_model(config, architecture if isinstance(architecture, type) else None)
+        raise ContractError(f"{config.architecture} cannot be constructed with {config.settings}: {error}") from error
+    check_contract(policy)
+    return policy
 
 
 # ------------------------------------------------------------ finding the class
 
 
 def load_class(path: str) -> type[nn.Module]:
-    """The class that an import path names, which runs the module or file that it is in.
+    """The class that an import path names. Importing it runs the module or file that it is in.
 
     Args:
         path: "package.module:ClassName" or "path/to/file.py:ClassName".
@@ -97,7 +90,7 @@ def load_class(path: str) -> type[nn.Module]:
     """
     home, _, name = path.rpartition(":")
     if not home or not name:
-        raise ValueError(f"{path!r} names no class; write 'package.module:ClassName' or 'path/to/file.py:ClassName'")
+        raise ValueError(f"{path!r} is not an import path: 'package.module:ClassName' or 'path/to/file.py:ClassName'")
     module = _load_file(Path(home)) if home.endswith(".py") else _load_module(home)
     found: Any = module
     for part in name.split("."):
@@ -106,51 +99,51 @@ def load_class(path: str) -> type[nn.Module]:
             raise ValueError(f"{home} has no class {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         found = getattr(found, part)
     if not isinstance(found, type) or not issubclass(found, nn.Module):
-        raise ValueError(f"{path} is no class derived from torch.nn.Module, but {found!r}")
+        raise ValueError(f"{path} is not a subclass of torch.nn.Module, but {found!r}")
     return found
 
 
 def trusted_class(
     config: AnyConfig, source: str, model_class: type[nn.Module] | str | None, trust: bool
 ) -> type[nn.Module] | None:
-    """The class to make a loaded model of; None for the paper's.
+    """The class of a loaded policy; None for the paper's.
 
     Args:
-        config: What the checkpoint says.
-        source: The checkpoint, for messages.
-        model_class: What the caller gives: a class or its import path.
-        trust: Whether the caller lets the checkpoint name it.
+        config: The checkpoint's configuration.
+        source: The checkpoint, for error messages.
+        model_class: The caller's choice: a class or its import path.
+        trust: Whether the class that the checkpoint names may be imported.
     """
     if isinstance(config, AgentConfig):
         if model_class is not None:
-            raise ValueError(f"{source} holds the paper's {config.architecture!r}, so it takes no model_class")
+            raise ValueError(f"{source} holds the paper's {config.architecture!r}, which takes no model_class")
         return None
     if model_class is None and not trust:
         raise ValueError(
-            f"{source} holds a model of somebody's own, {config.architecture!r}, and loading it would run that code; "
-            f"give model_class, the class or its import path, or trust=True if you trust the folder"
+            f"{source} holds a policy with custom code, {config.architecture!r}, which loading would run; pass "
+            f"model_class (the class or its import path), or trust=True if you trust the checkpoint"
         )
-    given = model_class or config.architecture
-    return load_class(given) if isinstance(given, str) else given
+    chosen = model_class or config.architecture
+    return load_class(chosen) if isinstance(chosen, str) else chosen
 
 
 def _load_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # Only the module itself, or a package that it is in, is ours to explain.
+        # Only explain that this module, or a package it is in, is missing; not one that it imports.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise ValueError(
-            f"there is no module {name!r}; install it or put its folder on PYTHONPATH, or name the file itself as "
+            f"no module named {name!r}; install it, add its folder to PYTHONPATH, or name the file itself: "
             f"'path/to/file.py:ClassName'"
         ) from None
 
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    # The name tells files of one name in two folders apart.
+        raise ValueError(f"no such file: {path}")
+    # Files of the same name in two folders are different modules.
     name = f"_babyai_{path.stem}_{zlib.crc32(os.path.realpath(path).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -168,60 +161,84 @@ def _load_file(path: Path) -> ModuleType:
 # ------------------------------------------------------------ the contract
 
 
-def check_contract(model: nn.Module, pixels: bool = False) -> None:
-    """Nothing happens where a model does what trainers need, tried on a made-up batch of two.
+def check_contract(policy: nn.Module) -> None:
+    """Returns if a policy satisfies the contract, tried on a batch of three steps and two lanes.
 
     Raises:
-        ContractError: It does not.
+        ContractError: It does not; the message says what is wrong.
     """
-    name = type(model).__name__
-    if not callable(getattr(model, "initial_memory", None)):
-        raise ContractError(f"{name} needs a method initial_memory(count, device) that gives zeros (count, D)")
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
+    name = type(policy).__name__
+    if not callable(getattr(policy, "initial_state", None)):
+        raise ContractError(f"{name} needs a method initial_state(n) that returns the recurrent state of n lanes")
+    modes = {module: module.training for module in policy.modules()}
+    policy.eval()
+    batch = example_batch(bool(getattr(policy, "pixels", False)))
     try:
         with torch.no_grad():
-            memory = model.initial_memory(2, torch.device("cpu"))  # pyright: ignore[reportCallIssue]
-            _check_memory(name, memory)
-            answer = model(_made_up_batch(pixels), memory)
+            state = policy.initial_state(2)  # pyright: ignore[reportCallIssue]
+            _check_state(name, state)
+            output = policy(batch.observation(0), state)
+            _check_output(name, output, state)
+            stepped = unroll_steps(policy, batch, state)  # pyright: ignore[reportArgumentType]
+            unrolled = unroll(policy, batch, state)  # pyright: ignore[reportArgumentType]
     except ContractError:
         raise
     except Exception as error:
-        raise ContractError(f"{name} failed on a batch of two: {type(error).__name__}: {error}") from error
+        raise ContractError(f"{name} failed on a batch of two lanes: {type(error).__name__}: {error}") from error
     finally:
         for module, training in modes.items():
             module.training = training
-    if not isinstance(answer, tuple) or len(answer) != 3:
-        raise ContractError(f"{name}.forward must return (logits, value, memory), not {_describe(answer)}")
-    shapes = {"logits": (2, NUM_ACTIONS), "value": (2,), "memory": tuple(memory.shape)}
-    for (part, shape), given in zip(shapes.items(), answer, strict=True):
-        if not isinstance(given, Tensor) or tuple(given.shape) != shape or not given.is_floating_point():
+    if not torch.allclose(unrolled.logits, stepped.logits, atol=1e-3, rtol=1e-3):
+        raise ContractError(f"{name}.unroll and {name}.forward disagree: their logits differ on the same batch")
+
+
+def _check_state(name: str, state: Any) -> None:
+    for path, leaf in iter_named_leaves(state, "state"):
+        if not isinstance(leaf, Tensor) or leaf.ndim < 1 or len(leaf) != 2:
             raise ContractError(
-                f"{name}.forward must return {part} of shape {shape} for a batch of two, not {_describe(given)}"
+                f"{name}.initial_state(2) must return tensors whose first dimension is 2, but {path} is "
+                f"{_describe(leaf)}"
             )
 
 
-def _check_memory(name: str, memory: Any) -> None:
-    fits = isinstance(memory, Tensor) and memory.ndim == 2 and len(memory) == 2 and memory.is_floating_point()
-    # Where an episode begins, memory is multiplied by 0.
-    if not fits or memory.any():
-        raise ContractError(f"{name}.initial_memory(2, device) must give zeros (2, D), not {_describe(memory)}")
+def _check_output(name: str, output: Any, state: Any) -> None:
+    if not isinstance(output, tuple) or len(output) != 3:
+        raise ContractError(f"{name}.forward must return (logits, value, state), not {_describe(output)}")
+    for part, shape, tensor in (("logits", (2, NUM_ACTIONS), output[0]), ("value", (2,), output[1])):
+        if not isinstance(tensor, Tensor) or tuple(tensor.shape) != shape or not tensor.is_floating_point():
+            raise ContractError(
+                f"{name}.forward must return {part} of shape {shape} for two lanes, not {_describe(tensor)}"
+            )
+    before = [(path, tuple(leaf.shape)) for path, leaf in iter_named_leaves(state, "state")]
+    after = [(path, tuple(getattr(leaf, "shape", ()))) for path, leaf in iter_named_leaves(output[2], "state")]
+    if before != after:
+        raise ContractError(f"{name}.forward must return a state like the one it was given, {before}, not {after}")
 
 
-def _made_up_batch(pixels: bool) -> dict[str, Tensor]:
-    words = tokenize("go to the red ball")[:8]
-    return {
-        "image": torch.ones((2, *(PIXELS_SHAPE if pixels else TILES_SHAPE)), dtype=torch.uint8),
-        "mission": torch.from_numpy(words).expand(2, -1),
-        "direction": torch.zeros(2, dtype=torch.uint8),
-        "last_action": torch.tensor([-1, 2]),
-    }
+def example_batch(pixels: bool = False, steps: int = 3, lanes: int = 2) -> Batch:
+    """A small batch of made-up observations, as tensors on the CPU."""
+    shape = (steps, lanes)
+    generator = torch.Generator().manual_seed(0)
+    image_shape = PIXELS_SHAPE if pixels else SYMBOLIC_SHAPE
+    starts = torch.zeros(shape, dtype=torch.bool)
+    starts[0, 0] = True
+    starts[1, 1] = True
+    last_actions = torch.full(shape, 2, dtype=torch.int8)
+    last_actions[starts] = -1
+    return Batch(
+        images=torch.randint(0, 6, (*shape, *image_shape), generator=generator, dtype=torch.uint8),
+        directions=torch.zeros(shape, dtype=torch.uint8),
+        last_actions=last_actions,
+        missions=torch.from_numpy(tokenize("go to the red ball")[:8]).expand(lanes, -1),
+        mission_index=torch.arange(lanes, dtype=torch.int32).expand(shape),
+        starts=starts,
+        actions=torch.full(shape, 2, dtype=torch.uint8),
+    )
 
 
-def _describe(given: Any) -> str:
-    if isinstance(given, Tensor):
-        values = " with other values than 0" if given.any() else ""
-        return f"{tuple(given.shape)} {str(given.dtype).removeprefix('torch.')}{values}"
-    if isinstance(given, tuple):
-        return f"({', '.join(map(_describe, given))})"
-    return type(given).__name__
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_describe, value))})"
+    return type(value).__name__

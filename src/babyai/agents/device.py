@@ -1,4 +1,4 @@
-"""Where a model runs, and in what precision."""
+"""Devices and precisions."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ PRECISIONS: tuple[str, ...] = Precision.__args__  # pyright: ignore[reportAttrib
 
 
 def find_device(name: str = "auto") -> torch.device:
-    """The device of that name; "auto" is the GPU, if there is one.
+    """The torch device of that name; "auto" is the GPU if there is one.
 
     Raises:
         ValueError: There is no such device here.
@@ -22,25 +22,23 @@ def find_device(name: str = "auto") -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise ValueError(f"unknown device {name!r}; there are 'auto', 'cpu', 'cuda' and 'cuda:0', 'cuda:1', ...")
+        raise ValueError(f"unknown device {name!r}; use 'auto', 'cpu', 'cuda' or 'cuda:<index>'")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"there is no GPU that torch can use here, so nothing can run on {name!r}; use 'cpu' or 'auto'"
-        )
+        raise ValueError(f"torch finds no GPU, so the device {name!r} is not available; use 'cpu' or 'auto'")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"there is no {name!r}: this machine has {torch.cuda.device_count()} GPU(s)")
+        raise ValueError(f"no device {name!r}: this machine has {torch.cuda.device_count()} GPU(s)")
     return device
 
 
 def find_precision(name: str | None, device: torch.device) -> Precision:
-    """The precision of that name; None is bf16 on a GPU and float32 elsewhere."""
+    """The precision of that name; None means bf16 on a GPU and float32 elsewhere."""
     if name is None:
         return "bf16" if device.type == "cuda" else "float32"
     if name not in PRECISIONS:
-        raise ValueError(f"unknown precision {name!r}; there are {', '.join(PRECISIONS)}")
+        raise ValueError(f"unknown precision {name!r}; choose from {', '.join(PRECISIONS)}")
     return name  # pyright: ignore[reportReturnType]
 
 
 def place_model(model: nn.Module, device: torch.device) -> nn.Module:
-    """Moves a model to a device, its filters in the layout that convolutions run fastest in."""
+    """Moves a model to a device, with channels-last convolution weights, which are fastest."""
     return model.to(device=device, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]

@@ -1,5 +1,6 @@
-"""Computing in bf16 while the weights that learn stay in float32."""
+"""Mixed precision: compute in bf16 while the weights that are optimized stay in float32."""
 
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any
 
@@ -7,65 +8,76 @@ import torch
 from torch import Tensor, nn
 
 from babyai.agents.device import Precision
-from babyai.agents.language import AttentiveReader, SentenceReader
-from babyai.agents.model import Model
-
-# Statistics need float32, and recurrent cells that read are small and gain nothing.
-KEPT = (nn.BatchNorm2d, nn.GRU)
 
 
-class Working:
-    """A model as it computes, beside the model as it is kept.
+class MixedPrecision:
+    """A model's float32 weights, and the model that computes.
 
-    In float32 they are one. In bf16, `model` has weights of its own in that precision and shares norms and readers with
-    the kept one; `refresh` follows the kept weights, `hand_back` gives them the gradients.
+    In float32 the two are one. In bf16 there are two ways. A policy that has `float32_modules()` is copied: `compute`
+    has weights of its own in bf16, except for those modules, which it shares; `update_weights` casts the float32
+    weights to it, `copy_gradients` casts its gradients back. Any other policy runs under `torch.autocast`.
 
     Args:
-        kept: The model in float32, on its device.
-        precision: "float32" or "bf16"; a model of one's own computes in float32.
+        model: The model in float32, on its device.
+        precision: "float32" or "bf16".
+
+    Attributes:
+        model: The model with the float32 weights.
+        compute: The model to call, inside `autocast()`.
     """
 
-    def __init__(self, kept: nn.Module, precision: Precision = "float32") -> None:
-        self.kept = kept
-        if precision == "float32" or not isinstance(kept, Model):
-            self.model, self._pairs = kept, []
-            return
-        shared = [module for module in kept.modules() if isinstance(module, KEPT)]
-        shared += [module.words for module in kept.modules() if isinstance(module, SentenceReader | AttentiveReader)]
-        # What a deep copy finds in its memory is not copied.
-        self.model = deepcopy(kept, {id(module): module for module in shared})
-        own = {id(parameter) for parameter in kept.parameters()}
-        pairs = zip(self.model.parameters(), kept.parameters(), strict=True)
-        self._pairs = [(working, parameter) for working, parameter in pairs if id(working) not in own]
-        for working, _ in self._pairs:
-            working.data = working.data.bfloat16()
+    def __init__(self, model: nn.Module, precision: Precision = "float32") -> None:
+        self.model = model
+        self.compute: Any = model
+        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
+        copied = precision == "bf16" and hasattr(model, "float32_modules")
+        self._autocast = precision == "bf16" and not copied
+        self._device_type = next((parameter.device.type for parameter in model.parameters()), "cpu")
+        if copied:
+            self._copy_model(model.float32_modules())  # pyright: ignore[reportCallIssue]
+
+    def _copy_model(self, shared: list[nn.Module]) -> None:
+        # A deep copy takes what it finds in its memo instead of copying it.
+        self.compute = deepcopy(self.model, {id(module): module for module in shared})
+        own = {id(parameter) for parameter in self.model.parameters()}
+        pairs = zip(self.compute.parameters(), self.model.parameters(), strict=True)
+        self._pairs = [(half, full) for half, full in pairs if id(half) not in own]
+        for half, _ in self._pairs:
+            half.data = half.data.bfloat16()
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """The context in which to call `compute`."""
+        # A cache of casts would outlive the CUDA graph that made them.
+        return torch.autocast(self._device_type, torch.bfloat16, enabled=self._autocast, cache_enabled=False)
 
     @torch.no_grad()
-    def refresh(self) -> None:
-        """Brings the weights that compute up to date."""
-        _copy_all([working for working, _ in self._pairs], [kept for _, kept in self._pairs])
+    def update_weights(self) -> None:
+        """Casts the float32 weights to the copy that computes."""
+        _copy_all([half for half, _ in self._pairs], [full for _, full in self._pairs])
 
-    @torch.no_grad()
-    def hand_back(self) -> None:
-        """Gives the gradients to the weights that are kept."""
-        # A part that the loss does not use has no gradient: the critic, in imitation.
-        used = [(working.grad, kept) for working, kept in self._pairs if working.grad is not None]
-        for _, kept in used:
-            if kept.grad is None:
-                kept.grad = torch.empty_like(kept)
-        _copy_all([kept.grad for _, kept in used], [gradient for gradient, _ in used])
-
-    def forget_gradients(self) -> None:
-        """Clears all gradients."""
+    def backward(self, loss: Tensor) -> None:
+        """Sets the gradients of the float32 weights."""
+        self.compute.zero_grad()
         self.model.zero_grad()
-        self.kept.zero_grad()
+        loss.backward()
+        self.copy_gradients()
 
-    def tensors(self) -> list[Tensor]:
-        """The weights that are in bf16."""
-        return [working for working, _ in self._pairs]
+    @torch.no_grad()
+    def copy_gradients(self) -> None:
+        """Casts the gradients of the copy that computes to those of the float32 weights."""
+        # A part that the loss does not use has no gradient: the critic, in imitation learning.
+        used = [(half.grad, full) for half, full in self._pairs if half.grad is not None]
+        for _, full in used:
+            if full.grad is None:
+                full.grad = torch.empty_like(full)
+        _copy_all([full.grad for _, full in used], [gradient for gradient, _ in used])
+
+    def half_weights(self) -> list[Tensor]:
+        """The weights in bf16."""
+        return [half for half, _ in self._pairs]
 
 
-def _copy_all(places: list[Any], values: list[Any]) -> None:
-    """Copies many tensors at once, changing precision on the way."""
-    if places:
-        torch._foreach_copy_(places, values)  # pyright: ignore[reportPrivateImportUsage]
+def _copy_all(targets: list[Any], sources: list[Any]) -> None:
+    """Copies many tensors at once, casting them on the way."""
+    if targets:
+        torch._foreach_copy_(targets, sources)  # pyright: ignore[reportPrivateImportUsage]

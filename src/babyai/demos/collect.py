@@ -1,12 +1,11 @@
-"""Collecting: whole demonstrations by the expert, on all cores, that go on after any interruption where they were.
+"""Collecting demonstrations of the expert on all cores, resumable after any interruption.
 
-The seeds of each level are cut into blocks. A finished block is a small file in the folder `<out>.parts`; when all
-are there they become one file, and the folder goes. What a block holds depends on nothing but its level and seeds, so
-neither threads nor interruptions can be told from the result.
+The seeds of each level are split into blocks. Each finished block is a small file in the folder `<out>.parts`. When all
+blocks are finished, they are joined into one file and the folder is removed. A block depends only on its level and its
+seeds, so the result does not depend on the number of threads or on interruptions.
 """
 
 import contextlib
-import errno
 import json
 import os
 import shutil
@@ -17,24 +16,23 @@ from pathlib import Path
 
 import numpy as np
 
+from babyai.atomic_io import DISK_FULL, PathLike, atomic_file
 from babyai.demos.header import EXPERT_VERSION, DemoFileError, Header, Source, make_header
 from babyai.demos.packed import Demos, pack_demos
-from babyai.demos.store import DemoFile, DemoWriter, PathLike, atomic_file
+from babyai.demos.store import DemoFile, DemoWriter
 from babyai.engine import MAX_SEED, Engine, check_seed
 from babyai.expert.expert import ExpertBatch, Style
 from babyai.levels.catalog import Level, Rules, find_level
 
 BLOCK = 8192
 MANIFEST = "manifest.json"
-# How a disk, a quota and a limit say that there is no more room.
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some consecutive seeds of one level, and the file for what becomes of them."""
+    """A range of seeds of one level, and the file for its demonstrations."""
 
     level: Level
     first_seed: int
@@ -44,12 +42,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Collection:
-    """What came of collecting."""
+    """The result of `collect`."""
 
     path: Path
     demos: int
+    """Number of demonstrations."""
     unsolved: dict[str, list[int]]
-    """The seeds, by level, on which the expert did not succeed."""
+    """Seeds on which the expert failed, by level."""
 
 
 def collect(
@@ -63,60 +62,60 @@ def collect(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Collection:
-    """Writes a file with the expert's demonstrations; goes on where an earlier call with the same arguments stopped.
+    """Writes a file of the expert's demonstrations; resumes if an earlier call with the same arguments was interrupted.
 
     Args:
         levels: One level or several.
-        episodes: How many seeds of each level.
-        first_seed: The first of them. Seeds from 10^9 on are kept for validation and test.
-        out: The file to make.
-        rules: "paper" or "minigrid".
-        style: The expert's style.
-        threads: How many threads work; None: one a core.
-        progress: Is called with the seeds done and the seeds in all.
+        episodes: Number of seeds per level.
+        first_seed: First seed of each level. Seeds from 10^9 on are reserved for validation and test.
+        out: File to write.
+        rules: Rule set, "paper" or "minigrid".
+        style: Style of the expert, "paper" or "teacher".
+        threads: Number of threads (default: one per core).
+        progress: Called with the number of seeds done and their total.
 
     Raises:
-        DemoFileError: `out` exists and is not what would be made, or beside it lies unfinished work of another kind.
-        OSError: The disk is full, or cannot be written to.
+        DemoFileError: `out` exists with other demonstrations, or `<out>.parts` is the unfinished work of another call.
+        OSError: The disk is full or cannot be written to.
     """
     chosen = [find_level(level, rules) for level in ([levels] if isinstance(levels, str | Level) else levels)]
     if episodes < 1 or not chosen:
-        raise ValueError(f"there must be at least one level and one episode, not {len(chosen)} and {episodes}")
+        raise ValueError(f"need at least one level and one episode, got {len(chosen)} and {episodes}")
     check_seed(min(check_seed(first_seed) + episodes - 1, MAX_SEED + 1))
     header = make_header(chosen, rules)
     if len(header.levels) < len(chosen):
-        raise ValueError("a level is named more than once")
+        raise ValueError(f"each level must occur only once, not {', '.join(level.name for level in chosen)}")
     path = Path(out)
     folder = path.with_name(path.name + ".parts")
-    blocks = list(_cut(chosen, episodes, first_seed, folder))
-    order: dict[str, object] = {"header": asdict(header), "style": style, "version": EXPERT_VERSION}
-    order |= {"episodes": episodes, "first_seed": first_seed, "block": BLOCK}
+    blocks = list(_iter_blocks(chosen, episodes, first_seed, folder))
+    manifest: dict[str, object] = {"header": asdict(header), "style": style, "version": EXPERT_VERSION}
+    manifest |= {"episodes": episodes, "first_seed": first_seed, "block": BLOCK}
     if path.exists():
-        return _recognize(path, folder, header, style, blocks)
+        return _check_existing(path, folder, header, style, blocks)
     try:
-        with _begin(folder, order):
-            _fill(blocks, header, style, threads or os.cpu_count() or 1, progress)
+        with _open_parts(folder, manifest):
+            _collect_blocks(blocks, header, style, threads or os.cpu_count() or 1, progress)
             return _join(path, folder, header, style, blocks)
     except OSError as error:
-        advice = "make room, and run the same again" if error.errno in FULL else "run the same again to go on"
+        advice = "free some space and run the same again" if error.errno in DISK_FULL else "run the same again"
         raise OSError(
-            error.errno, f"{error.strerror or error}; what is finished is kept in {folder}: {advice}"
+            error.errno, f"{error.strerror or error}; finished blocks are kept in {folder}: {advice} to resume"
         ) from error
 
 
-# ------------------------------------------------------------ before
+# ------------------------------------------------------------ blocks and the folder of parts
 
 
-def _cut(levels: Sequence[Level], episodes: int, first_seed: int, folder: Path) -> Iterator[Block]:
-    """The blocks of all levels, in the order of the file."""
+def _iter_blocks(levels: Sequence[Level], episodes: int, first_seed: int, folder: Path) -> Iterator[Block]:
+    """Yields the blocks of all levels, in the order of the file."""
     for number, level in enumerate(levels):
         for part, done in enumerate(range(0, episodes, BLOCK)):
             file = folder / f"{number:03}-{part:06}.parquet"
             yield Block(level, first_seed + done, min(BLOCK, episodes - done), file)
 
 
-def _recognize(path: Path, folder: Path, header: Header, style: str, blocks: list[Block]) -> Collection:
-    """What collecting would have made, if it is there already."""
+def _check_existing(path: Path, folder: Path, header: Header, style: str, blocks: list[Block]) -> Collection:
+    """The result, if the existing file is the one that would be collected; else raises DemoFileError."""
     with DemoFile(path) as file:
         source = file.header.sources[0] if file.header.sources else None
         same = (
@@ -127,43 +126,43 @@ def _recognize(path: Path, folder: Path, header: Header, style: str, blocks: lis
             and _same_seeds(file, source, blocks)
         )
     if source is None or not same:
-        raise DemoFileError(f"{path} exists and holds other demonstrations; choose another name, or move it away")
+        raise DemoFileError(f"{path} already exists with other demonstrations; choose another name, or move it away")
     shutil.rmtree(folder, ignore_errors=True)
     return Collection(path, source.rows, source.unsolved)
 
 
 def _same_seeds(file: DemoFile, source: Source, blocks: list[Block]) -> bool:
-    """Whether a file, with what it left out, is about the seeds of these blocks."""
+    """Whether the file's demonstrations and its unsolved seeds together cover exactly the seeds of these blocks."""
     for name in file.levels:
-        wanted = [np.arange(b.first_seed, b.first_seed + b.count) for b in blocks if b.level.name == name]
-        held = [group.seeds[group.levels == file.levels.index(name)] for group in file.groups(missions=False)]
-        seeds = np.sort(np.concatenate([*held, np.array(source.unsolved.get(name, []), dtype=np.int64)]))
-        if not np.array_equal(seeds, np.concatenate(wanted)):
+        expected = [np.arange(b.first_seed, b.first_seed + b.count) for b in blocks if b.level.name == name]
+        solved = [group.seeds[group.levels == file.levels.index(name)] for group in file.groups(missions=False)]
+        seeds = np.sort(np.concatenate([*solved, np.array(source.unsolved.get(name, []), dtype=np.int64)]))
+        if not np.array_equal(seeds, np.concatenate(expected)):
             return False
     return True
 
 
 @contextlib.contextmanager
-def _begin(folder: Path, order: dict[str, object]) -> Iterator[None]:
-    """The folder for parts is there, belongs to this order, and to this process alone while the context lasts."""
-    manifest = folder / MANIFEST
-    if manifest.exists():
-        _check_order(folder, json.loads(manifest.read_text()), json.loads(json.dumps(order)))
+def _open_parts(folder: Path, manifest: dict[str, object]) -> Iterator[None]:
+    """Creates the folder of parts, or checks that it has the same manifest, and locks it for this process."""
+    path = folder / MANIFEST
+    if path.exists():
+        _check_manifest(folder, json.loads(path.read_text()), json.loads(json.dumps(manifest)))
     elif folder.exists() and any(not file.name.endswith(".tmp") for file in folder.iterdir()):
-        raise DemoFileError(f"{folder} is needed for unfinished work, but holds something else; move it away")
+        raise DemoFileError(f"the folder {folder} is needed for finished blocks, but has other files; move it away")
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_file(manifest) as temporary:
-            temporary.write_text(json.dumps(order, indent=1))
-    with _alone(manifest):
-        for rest in folder.glob("*.tmp"):
-            rest.unlink(missing_ok=True)
+        with atomic_file(path) as temporary:
+            temporary.write_text(json.dumps(manifest, indent=1))
+    with _lock(path):
+        for leftover in folder.glob("*.tmp"):
+            leftover.unlink(missing_ok=True)
         yield
 
 
 @contextlib.contextmanager
-def _alone(manifest: Path) -> Iterator[None]:
-    """Nobody else works on the same file; the operating system lifts the ban however a process ends."""
+def _lock(manifest: Path) -> Iterator[None]:
+    """Holds an exclusive lock on the manifest. The operating system releases it however the process ends."""
     if os.name != "posix":
         yield
         return
@@ -177,39 +176,41 @@ def _alone(manifest: Path) -> Iterator[None]:
         yield
 
 
-def _check_order(folder: Path, before: dict[str, object], now: dict[str, object]) -> None:
-    """Raises if unfinished work was begun with other arguments."""
-    differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+def _check_manifest(folder: Path, old: dict[str, object], new: dict[str, object]) -> None:
+    """Raises DemoFileError if the unfinished work in the folder was started with other arguments."""
+    differing = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     if differing:
         raise DemoFileError(
-            f"{folder} holds unfinished work on another order ({_describe(differing, before, now)}); finish that "
-            f"first, with the same arguments as then, or delete the folder"
+            f"{folder} has unfinished work with other arguments ({_describe(differing, old, new)}); finish it with the "
+            f"arguments it was started with, or delete the folder"
         )
 
 
-def _describe(keys: list[str], before: dict[str, object], now: dict[str, object]) -> str:
-    """What differs, in words; headers are too long to show."""
+def _describe(keys: list[str], old: dict[str, object], new: dict[str, object]) -> str:
+    """The differences between two manifests. Headers are too long to show."""
     return ", ".join(
-        "its levels or rules differ" if key == "header" else f"{key} was {before.get(key)!r}, is {now.get(key)!r}"
+        "its levels or rules differ" if key == "header" else f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
         for key in keys
     )
 
 
-# ------------------------------------------------------------ the work
+# ------------------------------------------------------------ collecting
 
 
 def demonstrate_block(level: Level, first_seed: int, count: int, rules: Rules, style: Style) -> tuple[Demos, list[int]]:
-    """The expert's demonstrations of some consecutive seeds, and the seeds on which it did not succeed."""
+    """The expert's demonstrations of `count` consecutive seeds, and the seeds on which it failed."""
     engine = Engine(level, count, rules=rules)
     engine.reset(first_seed)
-    seeds, levels = first_seed + np.arange(count, dtype=np.int64), np.zeros(count, dtype=np.int32)
+    seeds = first_seed + np.arange(count, dtype=np.int64)
+    levels = np.zeros(count, dtype=np.int32)
     actions, lengths, rewards = ExpertBatch(engine, style).demonstrate()
-    rows, unsolved = np.flatnonzero(rewards > 0), seeds[rewards <= 0].tolist()
-    return pack_demos([level.name], levels, seeds, engine.missions, actions, lengths, rewards, rows), unsolved
+    solved = np.flatnonzero(rewards > 0)
+    demos = pack_demos([level.name], levels, seeds, engine.missions, actions, lengths, rewards, solved)
+    return demos, seeds[rewards <= 0].tolist()
 
 
-def _finish(block: Block, header: Header, style: Style) -> int:
-    """Works through a block, and puts it on the disk; returns its number of seeds."""
+def _collect_block(block: Block, header: Header, style: Style) -> int:
+    """Collects a block and writes its file; returns its number of seeds."""
     demos, unsolved = demonstrate_block(block.level, block.first_seed, block.count, header.rules, style)
     with DemoWriter(block.file, header) as writer:
         writer.write(demos)
@@ -218,38 +219,38 @@ def _finish(block: Block, header: Header, style: Style) -> int:
 
 
 def _source(rows: int, style: str, unsolved: dict[str, list[int]]) -> Source:
-    kept = {name: seeds for name, seeds in unsolved.items() if seeds}
-    return Source("expert", rows, style, EXPERT_VERSION, unsolved=kept)
+    nonempty = {name: seeds for name, seeds in unsolved.items() if seeds}
+    return Source("expert", rows, style, EXPERT_VERSION, unsolved=nonempty)
 
 
-def _fill(blocks: list[Block], header: Header, style: Style, threads: int, progress: Progress | None) -> None:
-    """Finishes all blocks that are not on the disk yet."""
+def _collect_blocks(blocks: list[Block], header: Header, style: Style, threads: int, progress: Progress | None) -> None:
+    """Collects all blocks that have no file yet."""
     total = sum(block.count for block in blocks)
-    waiting = [block for block in blocks if not block.file.exists()]
-    done = total - sum(block.count for block in waiting)
+    missing = [block for block in blocks if not block.file.exists()]
+    done = total - sum(block.count for block in missing)
     report = progress or (lambda done, total: None)
     report(done, total)
     with ThreadPoolExecutor(threads) as pool:
-        jobs = [pool.submit(_finish, block, header, style) for block in waiting]
+        jobs = [pool.submit(_collect_block, block, header, style) for block in missing]
         try:
             for job in as_completed(jobs):
                 done += job.result()
                 report(done, total)
         except BaseException:
-            # Blocks under way are finished; they are whole, and need not be made again.
+            # Wait for blocks that are being collected, so that they need not be collected again.
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
-# ------------------------------------------------------------ after
+# ------------------------------------------------------------ joining
 
 
 def _join(path: Path, folder: Path, header: Header, style: Style, blocks: list[Block]) -> Collection:
-    """Makes one file of all parts, and removes them."""
+    """Joins all blocks into one file and removes the folder of parts."""
     unsolved: dict[str, list[int]] = {}
     with DemoWriter(path, header, folder / "whole.tmp") as writer:
         for block in blocks:
-            with _telling_part(block.file), DemoFile(block.file) as part:
+            with _explain_damage(block.file), DemoFile(block.file) as part:
                 for group in part.groups():
                     writer.write(group)
                 for name, seeds in part.header.sources[0].unsolved.items():
@@ -261,9 +262,9 @@ def _join(path: Path, folder: Path, header: Header, style: Style, blocks: list[B
 
 
 @contextlib.contextmanager
-def _telling_part(file: Path) -> Iterator[None]:
-    """Says what to do about a part that the disk has damaged."""
+def _explain_damage(file: Path) -> Iterator[None]:
+    """Adds to the error about a damaged block what to do about it."""
     try:
         yield
     except DemoFileError as error:
-        raise DemoFileError(f"{error}; delete this part ({file}) and run the same again, to make it anew") from None
+        raise DemoFileError(f"{error}; delete {file} and run the same again to collect it again") from None

@@ -1,22 +1,18 @@
-"""The commands `babyai demos ...`. Each imports what it needs when it runs."""
+"""The commands `babyai demos ...`. Each imports what it needs when it runs, so that `--help` is fast."""
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-Progress = Callable[[int, int], None]
-# Seconds between two lines of progress where there is no terminal to draw a bar in.
-LINE_INTERVAL = 10.0
+from babyai.console import console, progress
 
 
 def collect(
     *,
-    level: tuple[str, ...],
+    levels: str,
     out: Path,
     episodes: int = 1000,
     first_seed: int = 0,
@@ -24,44 +20,45 @@ def collect(
     style: Literal["paper", "teacher"] = "paper",
     threads: int | None = None,
 ) -> None:
-    """Collect demonstrations by the expert. Stopped at any moment, the same command goes on where it was.
+    """Collect demonstrations of the expert. If interrupted, run the same command again to resume.
 
     Args:
-        level: One level or several; `babyai levels` lists them.
-        out: The file to make, Parquet.
-        episodes: How many seeds of each level.
-        first_seed: The first of them; those from 10^9 on are kept for validation and test.
-        rules: The world of the paper, or Minigrid 3.2.0 with its defects.
-        style: How the expert plans.
-        threads: How many threads work; one a core unless told.
+        levels: Level, or several separated by commas; `babyai levels` lists them.
+        out: Output file (Parquet).
+        episodes: Number of episodes (seeds) per level.
+        first_seed: Random seed of the first episode. Seeds from 10^9 on are reserved for validation and test.
+        rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
+        style: Style of the expert: the paper's planner, or the teacher for interactive imitation learning.
+        threads: Number of threads; None means one per core.
     """
     from babyai.demos import collect as collecting
 
     screen = console()
+    names = [name.strip() for name in levels.split(",")]
     try:
         with progress("collecting", "demos") as report:
             result = collecting.collect(
-                level, episodes, first_seed, out, rules=rules, style=style, threads=threads, progress=report
+                names, episodes, first_seed, out, rules=rules, style=style, threads=threads, progress=report
             )
     except KeyboardInterrupt:
-        sys.exit("\nstopped; the same command goes on where this one was")
+        sys.exit("\nstopped; run the same command again to resume")
     size = out.stat().st_size
     screen.print(f"{result.demos:,} demonstrations in {out}: {size:,} bytes, {size / max(1, result.demos):.1f} each")
     for name, seeds in result.unsolved.items():
         shown = ", ".join(map(str, seeds[:10])) + (", ..." if len(seeds) > 10 else "")
-        screen.print(f"without success on {len(seeds):,} seeds of {name}: {shown}")
+        screen.print(f"failed on {len(seeds):,} seeds of {name}: {shown}")
 
 
 def show(
     file: tyro.conf.Positional[Path], *, rows: tuple[int, ...] = (0,), steps: bool = False, delay: float = 0.0
 ) -> None:
-    """Show what a file of demonstrations holds, and draw a few of its episodes.
+    """Show statistics of a file of demonstrations, and draw some of its episodes.
 
     Args:
-        file: The file.
-        rows: Which episodes to draw, from 0 on.
-        steps: Draw every step, not only the first and the last picture.
-        delay: Seconds to wait after each step that is drawn.
+        file: File of demonstrations.
+        rows: Rows of the episodes to draw, numbered from 0.
+        steps: Draw every step, instead of only the first and the last state.
+        delay: Delay in seconds after each step drawn.
     """
     from rich.table import Table
 
@@ -74,15 +71,15 @@ def show(
         size = file.stat().st_size
         screen.print(f"{file}: {len(demos):,} demonstrations, {size:,} bytes, rules {demos.rules!r}")
         for source in demos.header.sources:
-            left_out = sum(map(len, source.unsolved.values()))
+            failures = sum(map(len, source.unsolved.values()))
             screen.print(
                 f"  {source.rows:,} by {source.origin} {source.style} (babyai {source.babyai})"
-                + (f", {left_out:,} seeds without success" if left_out else "")
+                + (f", failed on {failures:,} seeds" if failures else "")
             )
         table = Table("level", "demos", "steps", "longest", "reward", box=None, header_style="bold")
         for row in showing.summarize(demos):
-            steps_of = f"{row.mean_length:.1f} ± {row.std_length:.1f}"
-            table.add_row(row.level, f"{row.count:,}", steps_of, str(row.longest), f"{row.mean_reward:.3f}")
+            length = f"{row.mean_length:.1f} ± {row.std_length:.1f}"
+            table.add_row(row.level, f"{row.count:,}", length, str(row.longest), f"{row.mean_reward:.3f}")
         screen.print(table)
         try:
             check_rules(demos.header, str(file))
@@ -100,36 +97,36 @@ def _draw(screen: Any, demo: Any, row: int, rules: Any, every_step: bool, delay:
 
     screen.print(f"\nrow {row}: {demo.level}, seed {demo.seed}: {demo.mission}")
     screen.print(f"{words_of_actions(demo.actions)}\n")
-    for step, picture in enumerate(draw_steps(demo, rules, color=screen.is_terminal)):
+    for step, text in enumerate(draw_steps(demo, rules, color=screen.is_terminal)):
         if every_step or step in (0, len(demo)):
-            # Not through rich, which would read the brackets of a layout as its own.
-            screen.file.write(picture + "\n")
+            # Not through rich, which would interpret the brackets in a layout.
+            screen.file.write(text + "\n")
             time.sleep(delay if every_step else 0.0)
 
 
 def verify(file: tyro.conf.Positional[Path], *, threads: int = 1) -> None:
-    """Replay every demonstration of a file, and report the first that does not come out as it says.
+    """Replay every demonstration of a file and report the first that does not match its row.
 
     Args:
-        file: The file.
-        threads: How many threads play.
+        file: File of demonstrations.
+        threads: Number of threads.
     """
     from babyai.demos import verify as verifying
 
     with progress("verifying", "demos") as report:
-        wrong = verifying.verify(file, threads=threads, progress=report)
-    if wrong is not None:
-        sys.exit(f"babyai: {file}: {wrong}")
-    console().print(f"{file}: every demonstration comes out as it says")
+        mismatch = verifying.verify(file, threads=threads, progress=report)
+    if mismatch is not None:
+        sys.exit(f"babyai: {file}: {mismatch}")
+    console().print(f"{file}: all demonstrations are correct")
 
 
 def merge(files: tyro.conf.Positional[tuple[Path, ...]], *, out: Path, keep_duplicates: bool = False) -> None:
-    """Make one file of several, which must have been made under the same rules.
+    """Merge several files of demonstrations, which must have the same rules, into one.
 
     Args:
-        files: The files, in the order in which their rows shall come.
-        out: The file to make.
-        keep_duplicates: Let a seed of a level occur more than once.
+        files: Files of demonstrations; their order is kept.
+        out: Output file.
+        keep_duplicates: Accept several demonstrations with the same level and seed.
     """
     from babyai.demos import merge as merging
 
@@ -146,15 +143,15 @@ def export(
     demos: int | None = None,
     author: str = "babyai",
 ) -> None:
-    """Make a dataset with observations that other libraries read.
+    """Export a file of demonstrations as a dataset with observations, for other libraries.
 
     Args:
-        file: The file of demonstrations.
-        id: The dataset's id, such as babyai/BossLevel/expert-v0.
-        to: For whom: Minari, in HDF5.
-        root: The folder for datasets; Minari's own unless told.
-        demos: How many, from the first on; all unless told.
-        author: Who made the demonstrations.
+        file: File of demonstrations.
+        id: Dataset id, such as babyai/BossLevel/expert-v0.
+        to: Format: Minari (HDF5).
+        root: Root folder of datasets; None means Minari's.
+        demos: Number of demonstrations to export, from the first row on; None means all.
+        author: Author of the demonstrations.
     """
     from babyai.demos.export import export_minari
 
@@ -173,14 +170,14 @@ def record(
     rules: Literal["paper", "minigrid"] = "paper",
     person: str = "",
 ) -> None:
-    """Play in the terminal; every mission carried out is added to a file as a person's demonstration.
+    """Record your own demonstrations: play in the terminal, and each successful episode is added to a file.
 
     Args:
-        level: The name of a level.
-        out: The file; it is made if it does not exist.
-        seed: Of the first mission; unless told, the one after those in the file.
-        rules: The world of the paper, or Minigrid 3.2.0 with its defects.
-        person: Your name, if the file shall tell it.
+        level: Level; `babyai levels` lists them.
+        out: Output file; created if it does not exist.
+        seed: Random seed of the first episode; None means the one after the last in the file.
+        rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
+        person: Name of the person, stored in the file.
     """
     from babyai.demos.record import Recorder, next_seed, play_in_terminal, terminal_keys
     from babyai.levels.catalog import find_level
@@ -210,75 +207,8 @@ COMMANDS = {
 
 
 def make_app() -> tyro.extras.SubcommandApp:
-    """All of them as one group of commands."""
+    """The commands as one group."""
     app = tyro.extras.SubcommandApp()
     for name, command in COMMANDS.items():
         app.command(name=name)(command)
     return app
-
-
-# ------------------------------------------------------------ what they share
-
-
-def console() -> Any:
-    """Where commands print: whole lines, without markup."""
-    from rich.console import Console
-
-    return Console(soft_wrap=True, highlight=False, markup=False)
-
-
-@contextlib.contextmanager
-def progress(doing: str, things: str) -> Iterator[Progress]:
-    """A function that shows how far the work is: a bar in a terminal, now and then a line elsewhere."""
-    screen = console()
-    if not screen.is_terminal:
-        yield _Lines(doing, things, screen.print)
-        return
-    from rich import progress as bars
-
-    with bars.Progress(
-        *("{task.description}", bars.BarColumn(), bars.MofNCompleteColumn(), "{task.fields[rate]}"),
-        *(bars.TimeRemainingColumn(), "left"),
-        console=screen,
-        transient=True,
-    ) as bar:
-        task = bar.add_task(doing, total=None, rate="")
-        clock = _Clock()
-
-        def report(done: int, total: int) -> None:
-            rate = clock.rate(done)
-            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} {things}/s" if rate else "")
-
-        yield report
-
-
-class _Clock:
-    """How fast work goes that was under way when it was first reported."""
-
-    def __init__(self) -> None:
-        self._begun: tuple[float, int] | None = None
-
-    def rate(self, done: int) -> float:
-        """Things per second since the first call; 0 at that."""
-        now = time.monotonic()
-        if self._begun is None:
-            self._begun = now, done
-        begun, before = self._begun
-        return (done - before) / (now - begun) if now > begun else 0.0
-
-
-class _Lines:
-    """Progress as plain lines, not too many."""
-
-    def __init__(self, doing: str, things: str, write: Callable[[str], object]) -> None:
-        self._doing, self._things, self._write = doing, things, write
-        self._clock, self._said = _Clock(), time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        rate = self._clock.rate(done)
-        now = time.monotonic()
-        if now - self._said < LINE_INTERVAL or not rate:
-            return
-        self._said = now
-        left = (total - done) / rate
-        self._write(f"{self._doing}: {done:,} of {total:,}, {rate:,.0f} {self._things}/s, {left:,.0f} s left")

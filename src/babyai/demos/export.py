@@ -1,4 +1,4 @@
-"""Demonstrations for others: whole datasets with observations, in the layout of Minari."""
+"""Export of demonstrations, including observations, as Minari datasets."""
 
 import contextlib
 import os
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from babyai import __version__
+from babyai.atomic_io import PathLike
 from babyai.demos.header import DemoFileError
 from babyai.demos.packed import Demo
-from babyai.demos.store import DemoFile, PathLike
+from babyai.demos.store import DemoFile
 from babyai.demos.verify import play_demo
 from babyai.levels.catalog import Rules, find_level
 
@@ -27,22 +28,22 @@ def export_minari(
     author: str = "babyai",
     description: str | None = None,
 ) -> Path:
-    """Makes a Minari dataset (HDF5) of a file, observations included; returns its folder.
+    """Writes a file of demonstrations as a Minari dataset (HDF5) with observations; returns the dataset's folder.
 
-    `minari.load_dataset(dataset_id)` opens it. An observation is what the environments of `babyai.envs` give: image,
-    direction, mission; there is one more of them than there are actions. A file with one level also carries the
-    environment, for `recover_environment`. Each episode keeps its seed and, as metadata, its level and mission.
+    `minari.load_dataset(dataset_id)` opens it. Observations are those of `babyai.envs`: image, direction, mission; an
+    episode has one more observation than actions. If the file has only one level, the dataset includes the environment,
+    for `recover_environment`. Each episode has its seed and, as metadata, its level and mission.
 
     Args:
-        path: The file of demonstrations.
-        dataset_id: Such as "babyai/BossLevel/expert-v0".
-        root: The folder in which Minari keeps datasets; None: where Minari has it (MINARI_DATASETS_PATH).
-        demos: How many rows to export, from the first on; None: all. Each takes some 20 to 50 kB.
-        author: Who made the demonstrations.
-        description: What they are; None: a sentence that says so.
+        path: File of demonstrations.
+        dataset_id: Dataset id, such as "babyai/BossLevel/expert-v0".
+        root: Root folder of datasets (default: Minari's, see MINARI_DATASETS_PATH).
+        demos: Number of rows to export, from the first on (default: all). Each takes about 20 to 50 kB.
+        author: Author of the demonstrations.
+        description: Description of the dataset (default: the levels and rules).
 
     Raises:
-        DemoFileError: The dataset exists already.
+        DemoFileError: The dataset already exists.
         ModuleNotFoundError: Minari is not installed.
     """
     try:
@@ -53,12 +54,12 @@ def export_minari(
     with _datasets_in(root), DemoFile(path) as file:
         folder = get_dataset_path(dataset_id)
         if folder.exists():
-            raise DemoFileError(f"{folder} exists already: delete that dataset, or choose another id")
+            raise DemoFileError(f"{folder} already exists: delete that dataset, or choose another id")
         count = len(file) if demos is None else min(demos, len(file))
-        told = description or f"Demonstrations of {', '.join(file.levels)} in BabyAI, rules {file.rules!r}."
+        description = description or f"Demonstrations of {', '.join(file.levels)} in BabyAI, rules {file.rules!r}."
         try:
             with warnings.catch_warnings():
-                # Minari warns of each thing it would like to be told.
+                # Minari warns about each optional argument that is missing.
                 warnings.simplefilter("ignore", UserWarning)
                 dataset = minari.create_dataset_from_buffers(
                     dataset_id,
@@ -66,13 +67,13 @@ def export_minari(
                     **_environment(file),
                     algorithm_name=", ".join(sorted({f"{s.origin} {s.style}".strip() for s in file.header.sources})),
                     author=author,
-                    description=told,
+                    description=description,
                     requirements=[f"babyai=={__version__}"],
                     data_format="hdf5",
-                    # JPEG would change symbols into other symbols.
+                    # JPEG is lossy: it would change the symbols of images.
                     jpeg_encoding=False,
                 )
-            dataset.storage.update_episode_metadata(_names(file, count))
+            dataset.storage.update_episode_metadata(_episode_metadata(file, count))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -80,7 +81,7 @@ def export_minari(
 
 
 def _environment(file: DemoFile) -> dict[str, Any]:
-    """The spaces and, where there is just one, the environment of all rows."""
+    """Minari's arguments for the spaces and, if the file has only one level, for the environment."""
     import gymnasium
 
     from babyai.envs.registration import register_all
@@ -101,20 +102,25 @@ def _environment(file: DemoFile) -> dict[str, Any]:
 
 
 def _episodes(file: DemoFile, count: int) -> Iterator[Any]:
-    """The first rows of a file as Minari takes them."""
+    """Yields the first rows of a file as Minari episodes."""
     for _, demo in zip(range(count), file, strict=False):
         yield episode_buffer(demo, file.rules)
 
 
 def episode_buffer(demo: Demo, rules: Rules) -> Any:
-    """One demonstration, played again, as a Minari `EpisodeBuffer`."""
+    """A demonstration, replayed, as a Minari `EpisodeBuffer`."""
     from minari.data_collector import EpisodeBuffer
 
     steps = [
-        (engine.images[0].copy(), int(engine.directions[0]), *(float(engine.rewards[0]), bool(engine.terminated[0])),
-         bool(engine.truncated[0]))
+        (
+            engine.images[0].copy(),
+            int(engine.directions[0]),
+            float(engine.rewards[0]),
+            bool(engine.terminated[0]),
+            bool(engine.truncated[0]),
+        )
         for engine in play_demo(demo, rules)
-    ]  # fmt: skip
+    ]
     images, directions, rewards, terminated, truncated = zip(*steps, strict=True)
     return EpisodeBuffer(
         seed=demo.seed,
@@ -131,22 +137,22 @@ def episode_buffer(demo: Demo, rules: Rules) -> Any:
     )
 
 
-def _names(file: DemoFile, count: int) -> list[dict[str, str]]:
+def _episode_metadata(file: DemoFile, count: int) -> list[dict[str, str]]:
     return [{"level": demo.level, "mission": demo.mission} for _, demo in zip(range(count), file, strict=False)]
 
 
 @contextlib.contextmanager
 def _datasets_in(root: PathLike | None) -> Iterator[None]:
-    """Tells Minari where to keep datasets, for a while."""
+    """Sets Minari's root folder of datasets for the duration of the context."""
     if root is None:
         yield
         return
-    before = os.environ.get("MINARI_DATASETS_PATH")
+    previous = os.environ.get("MINARI_DATASETS_PATH")
     os.environ["MINARI_DATASETS_PATH"] = str(Path(root).absolute())
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ["MINARI_DATASETS_PATH"]
         else:
-            os.environ["MINARI_DATASETS_PATH"] = before
+            os.environ["MINARI_DATASETS_PATH"] = previous

@@ -1,7 +1,8 @@
-"""What a file of demonstrations says about itself, and the sentences with which one is refused.
+"""The header of a file of demonstrations, and checks of files against the installed levels.
 
-A seed and its actions mean something only in the world they were made in. So a file carries the rule set and, of each
-level, the version of its rules and all its settings; what differs from the installed catalog is named, and refused.
+A seed and its actions can only be replayed in the world they were recorded in. A file therefore stores the rule set
+and, for each level, the version of its rules and all its settings. If these differ from the installed catalog, opening
+the file raises an error that names the differences.
 """
 
 import hashlib
@@ -15,67 +16,74 @@ from babyai.levels.catalog import Level, Rules, UnknownLevelError, find_level
 
 FORMAT = "babyai demonstrations"
 FORMAT_VERSION = 1
-# Keys of the Parquet file's own metadata: the header as JSON, and its digest.
-HEADER_KEY, DIGEST_KEY = "babyai", "babyai_sha256"
-# Raised by hand whenever an expert would act otherwise on a mission it solved before.
+# Keys of the Parquet file's metadata: the header as JSON, and its SHA-256 digest.
+HEADER_KEY = "babyai"
+DIGEST_KEY = "babyai_sha256"
+# Increase this by hand whenever an expert's actions change on a mission that it solved before.
 EXPERT_VERSION = 1
 
 Origin = Literal["expert", "agent", "human"]
 
 
+# Settings of a level that files store under another name, because files outlive names.
+STORED_NAMES = {"colors": "colours"}
+
+
 class DemoFileError(ValueError):
-    """A file of demonstrations that cannot be read, or must not be used."""
+    """A file of demonstrations cannot be read, or must not be used with the installed levels."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where consecutive rows of a file come from."""
+    """The origin of a range of consecutive rows."""
 
     origin: Origin
     rows: int
-    """How many rows."""
+    """Number of rows."""
     style: str = ""
-    """The expert's style, or the name of an agent or a person."""
+    """Style of the expert, or name of the agent or person."""
     version: int = 0
-    """The expert's version; 0 for others."""
+    """Version of the expert; 0 for other origins."""
     babyai: str = __version__
+    """Version of babyai."""
     unsolved: dict[str, list[int]] = field(default_factory=dict)
-    """The seeds, by level, that were tried and gave no demonstration."""
+    """Seeds that were tried without success, by level."""
 
     def __post_init__(self) -> None:
         if self.origin not in get_args(Origin):
-            raise ValueError(f"unknown origin {self.origin!r}; demonstrations come from {', '.join(get_args(Origin))}")
+            raise ValueError(f"unknown origin {self.origin!r}; expected one of {', '.join(get_args(Origin))}")
 
 
 @dataclass(frozen=True)
 class Header:
-    """What holds for a whole file."""
+    """The rule set, the levels and the sources of a file."""
 
     rules: Rules
     levels: dict[str, dict[str, Any]]
-    """The settings of each level, by its name; a row's level is one of these."""
+    """The settings of each level, by name. The level of every row is one of these."""
     sources: tuple[Source, ...] = ()
+    """The sources of the rows, in order."""
 
     @property
     def rows(self) -> int:
-        """How many demonstrations the file must have."""
+        """Number of demonstrations in the file."""
         return sum(source.rows for source in self.sources)
 
     def to_metadata(self) -> dict[str, str]:
-        """The header as a Parquet file carries it."""
-        told = {"format": FORMAT, "format_version": FORMAT_VERSION} | asdict(self)
-        text = json.dumps(told)
+        """The header as metadata of a Parquet file."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION} | asdict(self)
+        text = json.dumps(content)
         return {HEADER_KEY: text, DIGEST_KEY: digest_of(text)}
 
 
 def digest_of(text: str) -> str:
-    """The SHA-256 of a text, in hexadecimal."""
+    """The SHA-256 digest of a text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def settings_of(level: Level) -> dict[str, Any]:
-    """All that makes a level what it is, in the types of JSON."""
-    settings = {part.name: getattr(level, part.name) for part in fields(level)}
+    """All settings of a level, as JSON types."""
+    settings = {STORED_NAMES.get(part.name, part.name): getattr(level, part.name) for part in fields(level)}
     if callable(level.recipe):
         settings["recipe"] = f"{level.recipe.__module__}.{level.recipe.__qualname__}"
     return json.loads(json.dumps(settings))
@@ -89,83 +97,85 @@ def make_header(levels: Iterable[Level], rules: Rules, *sources: Source) -> Head
     """
     settings: dict[str, dict[str, Any]] = {}
     for level in levels:
-        told = settings_of(level)
-        if settings.setdefault(level.name, told) != told:
-            raise ValueError(f"two different levels are called {level.name!r}; a file can hold only one of them")
+        level_settings = settings_of(level)
+        if settings.setdefault(level.name, level_settings) != level_settings:
+            raise ValueError(f"two different levels are called {level.name!r}; a file can have only one of them")
     return Header(rules, settings, sources)
 
 
 def read_header(metadata: dict[bytes, bytes] | None, name: str) -> Header:
-    """The header in a Parquet file's metadata; `name` is what errors call the file.
+    """The header in a Parquet file's metadata; `name` is the file's name in error messages.
 
     Raises:
-        DemoFileError: There is none, it is of a newer format, or it has been changed.
+        DemoFileError: There is no header, its format is newer, or it has been changed.
     """
     metadata = metadata or {}
-    text, digest = metadata.get(HEADER_KEY.encode()), metadata.get(DIGEST_KEY.encode(), b"")
+    text = metadata.get(HEADER_KEY.encode())
+    digest = metadata.get(DIGEST_KEY.encode(), b"")
     if text is None:
-        raise DemoFileError(f"{name} is a Parquet file, but not one of demonstrations: it has no header of babyai")
+        raise DemoFileError(f"{name} is a Parquet file, but has no header of babyai demonstrations")
     try:
-        told = json.loads(text)
-        form, version = told.pop("format"), told.pop("format_version")
+        content = json.loads(text)
+        file_format = content.pop("format")
+        version = content.pop("format_version")
     except (ValueError, KeyError, AttributeError):
-        raise DemoFileError(f"{name} is damaged: its header cannot be read") from None
-    if form == FORMAT and isinstance(version, int) and version > FORMAT_VERSION:
+        raise DemoFileError(f"{name} is damaged: its header cannot be parsed") from None
+    if file_format == FORMAT and isinstance(version, int) and version > FORMAT_VERSION:
         raise DemoFileError(
-            f"{name} is newer than this program: its format is {version}, and babyai {__version__} reads up to "
-            f"{FORMAT_VERSION}; install a newer babyai"
+            f"{name} has format version {version}, but babyai {__version__} supports only up to {FORMAT_VERSION}; "
+            f"install a newer babyai"
         )
-    if form != FORMAT or digest_of(text.decode(errors="replace")).encode() != digest:
-        raise DemoFileError(f"{name} is damaged: its header is not as it was written")
+    if file_format != FORMAT or digest_of(text.decode(errors="replace")).encode() != digest:
+        raise DemoFileError(f"{name} is damaged: its header does not match its digest")
     try:
-        sources = tuple(Source(**source) for source in told.pop("sources"))
-        return Header(**told, sources=sources)
+        sources = tuple(Source(**source) for source in content.pop("sources"))
+        return Header(**content, sources=sources)
     except (TypeError, ValueError) as error:
-        raise DemoFileError(f"{name} is damaged: its header makes no sense ({error})") from None
+        raise DemoFileError(f"{name} is damaged: its header is invalid ({error})") from None
 
 
 def check_rules(header: Header, name: str) -> None:
-    """Makes sure that the installed levels are those the file was made with.
+    """Checks that the installed levels equal those the file was recorded with.
 
     Raises:
-        DemoFileError: They are not; the message says what differs.
+        DemoFileError: They differ; the message names the differences.
     """
     differences = [text for level in header.levels for text in _differences(level, header)]
     if differences:
         shown = "; ".join(differences[:5]) + (f"; and {len(differences) - 5} more" if len(differences) > 5 else "")
         raise DemoFileError(
-            f"{name} was made under other rules than those of the installed babyai {__version__}, where its "
-            f"demonstrations would go wrong: {shown}"
+            f"{name} was recorded with other rules than those of the installed babyai {__version__}, so it cannot be "
+            f"replayed: {shown}"
         )
 
 
 def _differences(name: str, header: Header) -> list[str]:
-    """What sets a level of the file apart from the installed one, a sentence each."""
-    then = header.levels[name]
+    """The differences between a level of the file and the installed one, one phrase each."""
+    old = header.levels[name]
     try:
-        now = settings_of(find_level(name, header.rules))
+        new = settings_of(find_level(name, header.rules))
     except UnknownLevelError as error:
-        return [f"{error} (a level of your own must be registered first)"]
-    if then.get("version") != now["version"]:
-        return [f"level {name!r} had version {then.get('version')} of its rules, and has version {now['version']} now"]
+        return [f"{error} (a custom level must be registered first)"]
+    if old.get("version") != new["version"]:
+        return [f"the rules of level {name!r} had version {old.get('version')}, now {new['version']}"]
     return [
-        f"{key} of level {name!r} was {then.get(key)!r}, and is {now.get(key)!r} now"
-        for key in sorted(then.keys() | now.keys())
-        if then.get(key) != now.get(key)
+        f"{key} of level {name!r} was {old.get(key)!r}, now {new.get(key)!r}"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
     ]
 
 
 def check_same_world(first: Header, other: Header, first_name: str, other_name: str) -> None:
-    """Makes sure that two files can become one.
+    """Checks that two files can be merged.
 
     Raises:
-        DemoFileError: Their rule sets, or levels of the same name, differ.
+        DemoFileError: Their rule sets, or levels with the same name, differ.
     """
     if first.rules != other.rules:
         raise DemoFileError(
-            f"{first_name} was made with rules={first.rules!r} and {other_name} with rules={other.rules!r}: "
-            f"one file holds one rule set"
+            f"{first_name} has rules={first.rules!r}, but {other_name} has rules={other.rules!r}: a file can have only "
+            f"one rule set"
         )
     for name in first.levels.keys() & other.levels.keys():
         if first.levels[name] != other.levels[name]:
-            raise DemoFileError(f"level {name!r} is not the same in {first_name} and in {other_name}")
+            raise DemoFileError(f"the settings of level {name!r} differ between {first_name} and {other_name}")

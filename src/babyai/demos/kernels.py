@@ -1,12 +1,11 @@
-"""The compiled loops of demonstrations: packing, spelling missions, and playing recorded actions again."""
+"""Compiled loops over demonstrations: packing, spelling missions, replaying actions."""
 
 from babyai._jit import entry, njit
 from babyai.engine_kernels import step_world
-from babyai.world.judge import GOES_ON, SUCCESS
 from babyai.world.state import ENDED, RUNNING
 from babyai.world.view import VIEW_SIZE, write_view, write_view_of_size
 
-FINE = -1
+OK = -1
 
 
 @entry
@@ -48,21 +47,16 @@ def load_lanes(lanes, starts, lengths, packed, actions):
             actions[lane, j] = packed[first + j]
 
 
-@njit
-def _is_over(s, verdict):
-    return verdict != GOES_ON or s.step_count >= s.max_steps
-
-
 @entry
 def skip_lanes(worlds, actions, at):
-    """Plays the first `at[lane]` actions of each lane; returns a lane whose episode ends before that, or FINE."""
+    """Plays the first `at[lane]` actions of each lane; returns a lane whose episode ends before that, or OK."""
     for lane in range(len(worlds)):
         s = worlds[lane]
         for k in range(at[lane]):
-            verdict, _ = step_world(s, int(actions[lane, k]))
-            if _is_over(s, verdict):
+            _, terminated, truncated, _ = step_world(s, int(actions[lane, k]))
+            if terminated or truncated:
                 return lane
-    return FINE
+    return OK
 
 
 @entry
@@ -83,39 +77,48 @@ def show(s, size, view):
 
 
 @entry
-def play_lanes(
-    worlds, actions, lengths, at, filled, size, views, numbers, out_images, out_headings, out_actions, out_first,
-    out_numbers, first, last
-):  # fmt: skip
-    """Plays each lane of [first, last) until its demonstration ends or its column of the chunk is full.
+def play_lanes(worlds, actions, lengths, at, filled, size, views, rows, out, first, last):
+    """Plays each lane of [first, last) until its demonstration ends or its column of the batch is full.
 
-    Returns a lane whose demonstration does not end with its episode, or FINE. Each lane has a row of `actions`, of
-    which it has played `at` of `lengths`; a row of `views`, what its agent sees now; the number of its episode within
-    the chunk; and a column of each of the chunk's (T, N) arrays, of which the first `filled` steps have been filled.
+    Returns a lane whose demonstration does not end with its episode, or OK. Each lane has a row of `actions`, of which
+    it has played `at` of `lengths`; a row of `views`, its current observation; the row of its mission; and a column of
+    each array of `out`, of which the first `filled` steps have been filled. These are the fields of a
+    `babyai.batch.Batch`, in the order below; images are (T, N, bytes).
     """
-    steps, width = out_images.shape[0], out_images.shape[2]
+    (
+        images, directions, last_actions, mission_index, starts, taken, rewards, terminated, truncated, levels, seeds
+    ) = out  # fmt: skip
+    steps = images.shape[0]
+    width = images.shape[2]
     for lane in range(first, last):
-        s, view = worlds[lane], views[lane]
-        t, k, length = filled[lane], at[lane], lengths[lane]
+        s = worlds[lane]
+        view = views[lane]
+        t = filled[lane]
+        k = at[lane]
+        length = lengths[lane]
         while t < steps and k < length:
             action = int(actions[lane, k])
-            image = out_images[t, lane]
+            image = images[t, lane]
             for b in range(width):
                 image[b] = view[b]
-            out_headings[t, lane] = s.agent_dir
-            out_actions[t, lane] = action
-            out_first[t, lane] = k == 0
-            out_numbers[t, lane] = numbers[lane]
-            verdict, changed = step_world(s, action)
+            directions[t, lane] = s.agent_dir
+            last_actions[t, lane] = actions[lane, k - 1] if k > 0 else -1
+            mission_index[t, lane] = rows[lane]
+            starts[t, lane] = k == 0
+            taken[t, lane] = action
+            levels[t, lane] = s.level
+            seeds[t, lane] = s.seed
+            rewards[t, lane], terminated[t, lane], truncated[t, lane], changed = step_world(s, action)
+            ended = terminated[t, lane] or truncated[t, lane]
             t += 1
             k += 1
-            if _is_over(s, verdict) != (k == length):
+            if ended != (k == length):
                 return lane
             if changed and k < length:
                 show(s, size, view)
         filled[lane] = t
         at[lane] = k
-    return FINE
+    return OK
 
 
 @entry
@@ -131,9 +134,7 @@ def replay_batch(worlds, packed, offsets, lengths, rewards, first, last):
         for k in range(offsets[i], offsets[i + 1]):
             if s.status != RUNNING:
                 break
-            verdict, _ = step_world(s, int(packed[k]))
+            rewards[i], terminated, truncated, _ = step_world(s, int(packed[k]))
             lengths[i] += 1
-            if verdict == SUCCESS:
-                rewards[i] = 1.0 - 0.9 * (s.step_count / s.max_steps)
-            if _is_over(s, verdict):
+            if terminated or truncated:
                 s.status = ENDED

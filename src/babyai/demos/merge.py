@@ -1,4 +1,4 @@
-"""Putting files together: several become one, or a few demonstrations are added to one. Order is kept."""
+"""Merging files of demonstrations, and appending to one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,31 +6,32 @@ from pathlib import Path
 
 import numpy as np
 
+from babyai.atomic_io import PathLike
 from babyai.demos.header import DemoFileError, Header, Source, check_same_world
 from babyai.demos.packed import Demos
-from babyai.demos.store import DemoFile, DemoWriter, PathLike
+from babyai.demos.store import DemoFile, DemoWriter
 
 
 def merge(paths: Sequence[PathLike], out: PathLike, *, keep_duplicates: bool = False) -> int:
-    """Makes one file of several, their rows in the order given; returns how many it has.
+    """Merges files into one, keeping the order of files and rows; returns its number of rows.
 
     Args:
-        paths: The files, made under the same rules.
-        out: The file to make; it must not exist.
-        keep_duplicates: Let a seed of a level occur more than once.
+        paths: Files with the same rules.
+        out: File to write, which must not exist.
+        keep_duplicates: Whether to accept several demonstrations with the same level and seed.
 
     Raises:
-        DemoFileError: They cannot become one; the message says why.
+        DemoFileError: The files cannot be merged; the message says why.
     """
     if Path(out).exists():
-        raise DemoFileError(f"{out} exists already; choose another name, or move it away")
+        raise DemoFileError(f"{out} already exists; choose another name, or move it away")
     if not paths:
-        raise ValueError("there are no files to merge")
+        raise ValueError("no files to merge were given")
     files = [DemoFile(path) for path in paths]
     try:
         header = _common_header(files)
         if not keep_duplicates:
-            _refuse_duplicates(files, header)
+            _check_duplicates(files, header)
         with DemoWriter(out, header) as writer:
             for file in files:
                 for group in file.groups():
@@ -51,10 +52,12 @@ def _common_header(files: Sequence[DemoFile]) -> Header:
     return Header(files[0].rules, levels)
 
 
-def _refuse_duplicates(files: Sequence[DemoFile], header: Header) -> None:
-    """Raises if a seed of a level occurs more than once."""
+def _check_duplicates(files: Sequence[DemoFile], header: Header) -> None:
+    """Raises DemoFileError if a seed of a level occurs more than once."""
     names = list(header.levels)
-    levels, seeds, owners = [], [], []
+    levels = []
+    seeds = []
+    owners = []
     for number, file in enumerate(files):
         codes = np.array([names.index(name) for name in file.levels])
         for group in file.groups(missions=False):
@@ -63,28 +66,30 @@ def _refuse_duplicates(files: Sequence[DemoFile], header: Header) -> None:
             owners.append(np.full(len(group), number))
     if not seeds:
         return
-    level, seed, owner = np.concatenate(levels), np.concatenate(seeds), np.concatenate(owners)
+    level = np.concatenate(levels)
+    seed = np.concatenate(seeds)
+    owner = np.concatenate(owners)
     order = np.lexsort((seed, level))
     same = (np.diff(seed[order]) == 0) & (np.diff(level[order]) == 0)
     if same.any():
         one, other = order[int(np.argmax(same)) :].tolist()[:2]
         where = " and ".join(sorted({str(files[int(owner[k])].path) for k in (one, other)}))
         raise DemoFileError(
-            f"seed {seed[one]} of level {names[level[one]]!r} occurs more than once, in {where}; to keep both, say so "
-            f"(keep_duplicates)"
+            f"seed {seed[one]} of level {names[level[one]]!r} occurs more than once, in {where}; use keep_duplicates "
+            f"to keep both"
         )
 
 
 def append(path: PathLike, demos: Demos, header: Header, source: Source) -> int:
-    """Adds demonstrations at the end of a file, which is made if it does not exist; returns how many it has then.
+    """Appends demonstrations to a file, which is created if it does not exist; returns its number of rows.
 
-    The file is written anew beside itself and then takes its own place, so that nothing is lost whatever happens.
+    The whole file is rewritten atomically, so nothing is lost if the process is interrupted.
 
     Args:
-        path: The file.
-        demos: What to add.
-        header: Rules and levels of `demos`.
-        source: Where they come from.
+        path: File of demonstrations.
+        demos: Demonstrations to append.
+        header: Header with the rules and levels of `demos`.
+        source: Source of `demos`.
     """
     if not Path(path).exists():
         with DemoWriter(path, header) as writer:
@@ -92,7 +97,7 @@ def append(path: PathLike, demos: Demos, header: Header, source: Source) -> int:
             writer.close(source)
         return len(demos)
     with DemoFile(path) as file:
-        check_same_world(file.header, header, str(path), "what is to be added")
+        check_same_world(file.header, header, str(path), "the new demonstration")
         both = Header(file.rules, file.header.levels | header.levels)
         with DemoWriter(path, both) as writer:
             for group in file.groups():
@@ -105,7 +110,7 @@ def append(path: PathLike, demos: Demos, header: Header, source: Source) -> int:
 
 
 def _with_source(sources: tuple[Source, ...], added: Source) -> tuple[Source, ...]:
-    """The sources and one more; together with the last, if all that differs is the number of rows."""
+    """The sources and the added one, which is merged with the last if they differ only in the number of rows."""
     if sources and replace(sources[-1], rows=added.rows) == added:
         return *sources[:-1], replace(added, rows=sources[-1].rows + added.rows)
     return *sources, added

@@ -1,4 +1,4 @@
-"""Demonstrations in memory: some arrays, all actions end to end, as compact as the file and as quick to slice."""
+"""Demonstrations in memory: packed arrays with the actions of all episodes concatenated."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 
 
 def _spellings() -> tuple[np.ndarray, np.ndarray]:
-    """All words after one another, each with what stands before it in a sentence, and where each begins."""
+    """All words of the vocabulary with their leading separator, concatenated, and the start of each: (V + 1,) int64."""
     spelled = [b""] + [f"{', ' if word == 'then' else ' '}{word}".encode() for word in VOCABULARY[1:]]
     starts = np.cumsum([0] + [len(word) for word in spelled]).astype(np.int64)
     return np.frombuffer(b"".join(spelled), dtype=np.uint8).copy(), starts
@@ -53,13 +53,13 @@ class Demos:
     """M demonstrations, packed.
 
     Attributes:
-        names: The names of levels.
-        levels: (M,) int32, each one's place in `names`.
+        names: Names of levels.
+        levels: (M,) int32, the index in `names` of each demonstration's level.
         seeds: (M,) int64.
-        offsets: (M + 1,) int64; demonstration i is actions[offsets[i]:offsets[i + 1]].
+        offsets: (M + 1,) int64; the actions of demonstration i are actions[offsets[i]:offsets[i + 1]].
         actions: (sum of lengths,) uint8.
         rewards: (M,) float64.
-        missions: (M,) Arrow array of strings, or None where they were not read.
+        missions: (M,) Arrow array of strings, or None if they were not read.
     """
 
     names: tuple[str, ...]
@@ -84,11 +84,11 @@ class Demos:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(M,) int64, how many actions each has."""
+        """(M,) int64, the number of actions of each demonstration."""
         return np.diff(self.offsets)
 
     def take(self, rows: np.ndarray) -> "Demos":
-        """The named rows, in the order given."""
+        """The demonstrations with these indices, in this order."""
         offsets = offsets_of(self.lengths[rows])
         actions = np.empty(offsets[-1], dtype=np.uint8)
         source = np.repeat(self.offsets[:-1][rows] - offsets[:-1], self.lengths[rows])
@@ -97,9 +97,9 @@ class Demos:
         return Demos(self.names, self.levels[rows], self.seeds[rows], offsets, actions, self.rewards[rows], missions)
 
     def to_table(self) -> pa.Table:
-        """The same as rows of a file."""
+        """The demonstrations as an Arrow table with the schema of a file."""
         if self.missions is None:
-            raise ValueError("demonstrations without their missions cannot be stored")
+            raise ValueError("demonstrations cannot be stored without their missions")
         levels = pa.DictionaryArray.from_arrays(pa.array(self.levels, pa.int32()), pa.array(self.names, pa.string()))
         actions = binary_array(pa.binary(), self.offsets, self.actions)
         columns = [levels, pa.array(self.seeds), self.missions, actions, pa.array(self.lengths.astype(np.int32))]
@@ -107,18 +107,18 @@ class Demos:
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Where things of these lengths begin when laid end to end, and where the last one ends: (M + 1,) int64."""
+    """The offsets of M concatenated sequences of these lengths: (M + 1,) int64."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def binary_array(kind: pa.DataType, offsets: np.ndarray, data: np.ndarray) -> pa.Array:
-    """An Arrow array of strings or bytes over `data`, without a copy of it."""
+    """An Arrow array of strings or bytes that shares the memory of `data`."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
 def spell_missions(missions: np.ndarray, rows: np.ndarray) -> pa.Array:
-    """The English of missions (N, 72) uint8, of the named rows; what `words_of` says, quicker."""
+    """The chosen rows of `missions`, (N, 72) uint8, in English; a faster `words_of` for batches."""
     text = np.empty(len(rows) * MAX_WORDS * LONGEST_WORD, dtype=np.uint8)
     offsets = np.empty(len(rows) + 1, dtype=np.int64)
     kernels.spell_batch(missions, rows, LETTERS, WORD_STARTS, offsets, text)
@@ -135,9 +135,17 @@ def pack_demos(
     rewards: np.ndarray,
     rows: np.ndarray,
 ) -> Demos:
-    """The named rows of what an engine and its expert hold, without the padding.
+    """Packs M of the N episodes that an expert has played, without the padding of their actions.
 
-    `missions` is (N, 72), `actions` (N, T), all else of the N worlds is (N,); `rows` (M,) says which to keep.
+    Args:
+        names: Names of levels.
+        levels: (N,) index in `names` of each episode's level.
+        seeds: (N,) integers.
+        missions: (N, 72) uint8, token ids.
+        actions: (N, T) uint8.
+        lengths: (N,) number of actions of each episode.
+        rewards: (N,) float64.
+        rows: (M,) indices of the episodes to pack.
     """
     offsets = offsets_of(lengths[rows])
     packed = np.empty(offsets[-1], dtype=np.uint8)
@@ -154,15 +162,15 @@ def pack_demos(
 
 
 def unpack_table(table: pa.Table, names: tuple[str, ...], first_row: int, file: str) -> Demos:
-    """The rows of a table, if each of them can be a demonstration; `file` and `first_row` are for messages.
+    """The rows of a table as demonstrations; `file` and `first_row` are used in error messages.
 
     Raises:
-        DemoFileError: One cannot; the message says which and why.
+        DemoFileError: A row is invalid; the message says which and why.
     """
 
-    def require(fine: np.ndarray, complaint: str) -> None:
-        if not fine.all():
-            raise DemoFileError(f"row {first_row + int(np.argmin(fine))} of {file} is wrong: {complaint}")
+    def require(valid: np.ndarray, problem: str) -> None:
+        if not valid.all():
+            raise DemoFileError(f"row {first_row + int(np.argmin(valid))} of {file} is wrong: {problem}")
 
     for column in table.column_names:
         nulls = table[column].combine_chunks().is_null()
@@ -170,8 +178,9 @@ def unpack_table(table: pa.Table, names: tuple[str, ...], first_row: int, file: 
     missions = _one_array(table["mission"]) if "mission" in table.column_names else None
     codes = _codes_of(_one_array(table["level"]), names)
     require(codes >= 0, "its level is not among those in the header")
-    seeds, rewards = table["seed"].to_numpy(), table["reward"].to_numpy()
+    seeds = table["seed"].to_numpy()
     require(seeds >= 0, "its seed is negative")
+    rewards = table["reward"].to_numpy()
     require((rewards >= 0) & (rewards <= 1), "its reward is not between 0 and 1")
     offsets, actions = _flatten(_one_array(table["actions"]))
     lengths = np.diff(offsets)
@@ -190,7 +199,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _codes_of(levels: pa.Array, names: tuple[str, ...]) -> np.ndarray:
-    """(M,) int32, the place in `names` of each level, -1 if it is not there."""
+    """The index in `names` of each level, -1 if it is not there: (M,) int32."""
     if isinstance(levels, pa.DictionaryArray):
         known = [names.index(name) if name in names else -1 for name in levels.dictionary.to_pylist()]
         return np.array([*known, -1], dtype=np.int32)[levels.indices.to_numpy()]
@@ -198,7 +207,7 @@ def _codes_of(levels: pa.Array, names: tuple[str, ...]) -> np.ndarray:
 
 
 def _flatten(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The offsets, from 0 on, and the bytes of an array of bytes."""
+    """The offsets, starting at 0, and the concatenated bytes of a binary array."""
     _, offset_buffer, data = column.buffers()
     bounds = np.frombuffer(offset_buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
     offsets = bounds.astype(np.int64)

@@ -1,4 +1,4 @@
-"""People's demonstrations: a recorder that any page or terminal can drive, and the terminal that does."""
+"""Human demonstrations: a recorder for any user interface, and a terminal interface."""
 
 import contextlib
 import os
@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from babyai.atomic_io import PathLike
 from babyai.demos.header import Source, make_header
 from babyai.demos.merge import append
 from babyai.demos.packed import Demo, Demos, offsets_of
-from babyai.demos.store import DemoFile, PathLike
+from babyai.demos.store import DemoFile
 from babyai.engine import Engine
 from babyai.levels.catalog import Level, Rules, find_level
 from babyai.render.text import draw_text
 from babyai.world.codes import Action
 from babyai.world.language import words_of
 
-# What a key does. Arrow keys are called by their names; see `terminal_keys`.
+# Key bindings. For the names of arrow keys, see `terminal_keys`.
 KEYS = {
     "left": Action.left,
     "right": Action.right,
@@ -30,22 +31,22 @@ KEYS = {
     "\r": Action.done,
     "\n": Action.done,
 }
-HELP = "arrows: turn, go   p: pick up   d: drop   t or space: toggle   enter: done   u: undo   n: next   q: quit"
+HELP = "arrows: turn, move   p: pick up   d: drop   t or space: toggle   enter: done   u: undo   n: next   q: quit"
 CLEAR = "\x1b[H\x1b[2J"
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 
 
 class Recorder:
-    """One mission in the hands of a person, every action remembered, every action taken back if need be.
+    """Records the actions of an episode, with undo.
 
     Args:
         level: A level or its name.
-        seed: Of the mission.
-        rules: "paper" or "minigrid".
+        seed: Random seed of the first episode.
+        rules: Rule set, "paper" or "minigrid".
 
     Attributes:
-        engine: The world, number 0 of one.
-        actions: What has been done so far.
+        engine: Engine with one world.
+        actions: Actions of the episode so far.
     """
 
     def __init__(self, level: str | Level, seed: int, rules: Rules = "paper") -> None:
@@ -55,7 +56,7 @@ class Recorder:
         self.begin(seed)
 
     def begin(self, seed: int) -> None:
-        """Begins another mission."""
+        """Starts a new episode."""
         self.seed = seed
         self.actions: list[int] = []
         self._snapshots: list[bytes] = []
@@ -64,7 +65,7 @@ class Recorder:
 
     @property
     def mission(self) -> str:
-        """What is to be done."""
+        """The mission in English."""
         return words_of(self.engine.missions[0])
 
     @property
@@ -74,11 +75,11 @@ class Recorder:
 
     @property
     def success(self) -> bool:
-        """Whether the mission has been carried out."""
+        """Whether the episode has ended successfully."""
         return self.done and self.reward > 0
 
     def act(self, action: int) -> None:
-        """Carries out one action."""
+        """Takes one action."""
         snapshot = self.engine.snapshot(0)
         self.engine.step([int(action)])
         self._snapshots.append(snapshot)
@@ -86,7 +87,7 @@ class Recorder:
         self.reward = float(self.engine.rewards[0])
 
     def undo(self) -> bool:
-        """Takes the last action back; False if there is none."""
+        """Undoes the last action; returns False if there is none."""
         if not self.actions:
             return False
         self.actions.pop()
@@ -95,22 +96,22 @@ class Recorder:
         return True
 
     def demo(self) -> Demo:
-        """The whole episode.
+        """The finished episode as a demonstration.
 
         Raises:
-            RuntimeError: It is not over yet.
+            RuntimeError: The episode is not over yet.
         """
         if not self.done:
-            raise RuntimeError("the episode is not over yet, so it is no demonstration")
+            raise RuntimeError("the episode is not over yet, so it cannot be saved as a demonstration")
         return Demo(self.level.name, self.seed, self.mission, np.array(self.actions, dtype=np.uint8), self.reward)
 
     def save(self, path: PathLike, person: str = "") -> int:
-        """Adds the episode to a file of demonstrations; returns how many that has then."""
+        """Appends the episode to a file of demonstrations; returns the file's number of rows."""
         return append_demo(path, self.demo(), self.level, self.rules, Source("human", 1, person))
 
 
 def append_demo(path: PathLike, demo: Demo, level: Level, rules: Rules, source: Source) -> int:
-    """Adds one demonstration to a file; returns how many that has then."""
+    """Appends one demonstration to a file; returns the file's number of rows."""
     demos = Demos(
         names=(demo.level,),
         levels=np.zeros(1, dtype=np.int32),
@@ -124,7 +125,7 @@ def append_demo(path: PathLike, demo: Demo, level: Level, rules: Rules, source: 
 
 
 def next_seed(path: PathLike, level: Level) -> int:
-    """One more than the largest seed of that level in a file; 0 if there is none."""
+    """One more than the largest seed of a level in a file; 0 if the file has none."""
     if not Path(path).exists():
         return 0
     with DemoFile(path) as file:
@@ -135,29 +136,29 @@ def next_seed(path: PathLike, level: Level) -> int:
     return int(max(seeds, default=-1)) + 1
 
 
-# ------------------------------------------------------------ in the terminal
+# ------------------------------------------------------------ terminal interface
 
 
 def play_in_terminal(
     recorder: Recorder, path: PathLike, keys: Iterator[str], write: Callable[[str], object], person: str = ""
 ) -> int:
-    """Lets a person play mission after mission, and adds each one carried out to the file; returns how many.
+    """Plays episode after episode and appends each successful one to the file; returns how many were saved.
 
     Args:
-        recorder: At its first mission.
-        path: The file.
-        keys: What the person presses; ends like `q` does.
-        write: Shows text.
-        person: A name, if the file shall tell it.
+        recorder: Recorder at the start of its first episode.
+        path: File of demonstrations.
+        keys: Keys that are pressed; their end means the same as `q`.
+        write: Function that displays text.
+        person: Name to store in the file.
     """
-    saved, note = 0, ""
-    write(_screen(recorder, note))
+    saved = 0
+    write(_screen(recorder, ""))
     for key in keys:
         note = ""
         if key == "q":
             break
         if key == "u":
-            note = "" if recorder.undo() else "nothing to take back"
+            note = "" if recorder.undo() else "nothing to undo"
         elif key == "n":
             recorder.begin(recorder.seed + 1)
         elif key in KEYS:
@@ -165,18 +166,18 @@ def play_in_terminal(
         if recorder.success:
             count = recorder.save(path, person)
             saved += 1
-            note = f"done in {len(recorder.actions)} steps, reward {recorder.reward:.3f}: saved, {count} in {path}"
+            note = f"success in {len(recorder.actions)} steps, reward {recorder.reward:.3f}; {path} now has {count}"
             recorder.begin(recorder.seed + 1)
         write(_screen(recorder, note))
     return saved
 
 
 def _press(recorder: Recorder, action: Action) -> str:
-    """Carries out an action, if the episode goes on; returns what to say."""
+    """Takes an action if the episode is not over; returns a message for the player."""
     if not recorder.done:
         recorder.act(action)
     if recorder.done and not recorder.success:
-        return "the mission has failed: u takes the last step back, n goes to the next one"
+        return "the mission has failed: press u to undo the last step, or n for the next mission"
     return ""
 
 
@@ -191,40 +192,40 @@ def _screen(recorder: Recorder, note: str) -> str:
         HELP,
         note,
     ]
-    # In raw mode a terminal does not go back to the beginning of the line by itself.
+    # In raw mode, a terminal needs a carriage return for each new line.
     return CLEAR + "\r\n".join("\n".join(lines).split("\n")) + "\r\n"
 
 
 @contextlib.contextmanager
 def terminal_keys(descriptor: int = 0) -> Iterator[Iterator[str]]:
-    """The keys pressed in a terminal, one by one, not echoed: characters, or "left", "right", "up", "down".
+    """Puts a terminal into raw mode and yields an iterator over keys: characters, or "left", "right", "up", "down".
 
-    Ctrl-C and Ctrl-D end them.
+    Ctrl-C and Ctrl-D end the iterator.
     """
     if os.name != "posix":
-        yield _read_windows_keys()
+        yield _iter_windows_keys()
         return
     import termios
     import tty
 
-    before = termios.tcgetattr(descriptor)
+    previous = termios.tcgetattr(descriptor)
     try:
         tty.setraw(descriptor)
-        yield _read_keys(descriptor)
+        yield _iter_keys(descriptor)
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, previous)
 
 
-def _read_keys(descriptor: int) -> Iterator[str]:
+def _iter_keys(descriptor: int) -> Iterator[str]:
     while (pressed := os.read(descriptor, 1)) and pressed not in (b"\x03", b"\x04"):
         if pressed != b"\x1b":
             yield pressed.decode(errors="replace")
-        # Arrow keys send ESC, a bracket or an O, and a letter.
+        # Arrow keys send ESC, then [ or O, then a letter.
         elif os.read(descriptor, 1) in (b"[", b"O"):
             yield ARROWS.get(os.read(descriptor, 1), "")
 
 
-def _read_windows_keys() -> Iterator[str]:
+def _iter_windows_keys() -> Iterator[str]:
     import msvcrt  # pyright: ignore[reportMissingImports]
 
     arrows = {"H": "up", "P": "down", "M": "right", "K": "left"}

@@ -1,4 +1,4 @@
-"""Looking at a file: figures for each level, and episodes drawn in the terminal."""
+"""Statistics of a file of demonstrations, and its episodes drawn as text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from babyai.world.codes import Action
 
 @dataclass(frozen=True)
 class LevelSummary:
-    """Figures for the demonstrations of one level."""
+    """Statistics of the demonstrations of one level."""
 
     level: str
     count: int
@@ -26,9 +26,10 @@ class LevelSummary:
 
 
 def summarize(file: DemoFile) -> list[LevelSummary]:
-    """Figures for each level of a file, in one pass over it."""
-    # Of each level: the number of rows, the sums of lengths, of their squares, and of rewards; and the longest.
-    sums, longest = np.zeros((4, len(file.levels))), np.zeros(len(file.levels), dtype=np.int64)
+    """Statistics of each level of a file, computed in one pass."""
+    # Per level: the number of rows, and the sums of the lengths, of their squares, and of the rewards.
+    sums = np.zeros((4, len(file.levels)))
+    longest = np.zeros(len(file.levels), dtype=np.int64)
     for group in file.groups(missions=False):
         lengths = group.lengths.astype(np.float64)
         columns = np.ones(len(group)), lengths, lengths**2, group.rewards
@@ -40,21 +41,21 @@ def summarize(file: DemoFile) -> list[LevelSummary]:
 def _summary(name: str, sums: list[float], longest: int) -> LevelSummary:
     count, total, squares, rewards = sums
     mean = total / max(1.0, count)
-    spread = max(0.0, squares / max(1.0, count) - mean**2) ** 0.5
-    return LevelSummary(name, int(count), mean, spread, longest, rewards / max(1.0, count))
+    std = max(0.0, squares / max(1.0, count) - mean**2) ** 0.5
+    return LevelSummary(name, int(count), mean, std, longest, rewards / max(1.0, count))
 
 
 def draw_steps(demo: Demo, rules: Rules, color: bool = False) -> Iterator[str]:
-    """The world as text at the beginning and after each action, each with a line that says what was done."""
+    """Yields the world as text before the first action and after each action, with a line that names the action."""
     for step, engine in enumerate(play_demo(demo, rules)):
-        said = "begins" if step == 0 else Action(int(demo.actions[step - 1])).name
+        caption = "start" if step == 0 else Action(int(demo.actions[step - 1])).name
         if engine.done[0]:
-            said += f" - over, reward {engine.rewards[0]:.3f}"
-        yield f"{draw_text(engine.worlds[0], color=color)}\nstep {step}: {said}\n"
+            caption += f" (end of episode, reward {engine.rewards[0]:.3f})"
+        yield f"{draw_text(engine.worlds[0], color=color)}\nstep {step}: {caption}\n"
 
 
 def words_of_actions(actions: np.ndarray) -> str:
-    """Actions in words, repeated ones counted: "left, forward x 3, toggle"."""
+    """Names of actions, with repetitions counted: "left, forward x 3, toggle"."""
     if not len(actions):
         return ""
     breaks = np.flatnonzero(np.diff(actions)) + 1

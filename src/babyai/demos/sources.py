@@ -1,7 +1,7 @@
-"""Where replayed demonstrations come from: a file, in a new order each pass, or the expert, new ones for ever.
+"""Sources of demonstrations for replay: a file, reshuffled for each pass, or the expert, endlessly.
 
-A source is a fixed sequence, given its seed, and a position in it. `take` moves the position; `state` and `load` save
-and restore it; `recall` brings demonstrations back that had been taken before.
+A source is a fixed sequence, given its seed, and a position in it. `take` advances the position; `state` and `load`
+save and restore it; `recall` returns demonstrations that were taken before.
 """
 
 import threading
@@ -13,24 +13,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from babyai.demos.packed import Demos, offsets_of, pack_demos
+from babyai.demos.demonstrate import demonstrate
+from babyai.demos.packed import Demos, offsets_of
 from babyai.demos.store import DemoFile, PathLike
 from babyai.engine import Engine, check_seed
 from babyai.expert.expert import ExpertBatch, Style
 from babyai.levels.catalog import Level, Rules, find_level
+from babyai.seeds import VALIDATION_SEED
 
-# Seeds from here on are kept for validation and test.
-RESERVED = 10**9
-MIXED_AT_ONCE = 1024
+# Levels are drawn in blocks of this many.
+MIXTURE_BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Some demonstrations on their way to lanes.
+class SelectedDemos:
+    """K demonstrations that a source hands to replay.
 
     Attributes:
-        rows: (K,) int64, their rows in the file; -1 for those that are in none.
-        levels: (K,) int32, places in the levels of the source.
+        rows: (K,) int64, their rows in the file; -1 without a file.
+        levels: (K,) int32, indices into the levels of the source.
         seeds: (K,) int64.
         starts, lengths: (K,) int64; number k is actions[starts[k]:starts[k] + lengths[k]].
         actions: uint8.
@@ -45,35 +46,35 @@ class Batch:
 
 
 class DemoSource(Protocol):
-    """A sequence of demonstrations without end."""
+    """An endless sequence of demonstrations."""
 
     levels: list[Level]
     rules: Rules
 
-    def take(self, count: int) -> Batch:
+    def take(self, count: int) -> SelectedDemos:
         """The next `count` demonstrations."""
         ...
 
-    def recall(self, rows: np.ndarray, levels: np.ndarray, seeds: np.ndarray) -> Batch:
-        """Demonstrations that were taken before, by their names."""
+    def recall(self, rows: np.ndarray, levels: np.ndarray, seeds: np.ndarray) -> SelectedDemos:
+        """Demonstrations that were taken before, by row, level and seed."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """The position, in the types of JSON."""
+        """The position, as JSON."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Goes to a position of a source made with the same arguments."""
+        """Moves to a position of a source with the same arguments."""
         ...
 
 
 class Mixture:
-    """An endless sequence of numbers 0..K-1 in given proportions, and the position in it."""
+    """An endless random sequence of numbers 0..K-1 with given weights, and a position in it."""
 
     def __init__(self, weights: Sequence[float], seed: int) -> None:
         shares = np.asarray(weights, dtype=np.float64)
         if not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or shares.sum() == 0:
-            raise ValueError(f"weights must be numbers from 0 on, and not all 0, not {list(weights)}")
+            raise ValueError(f"weights must be non-negative numbers, not all zero, not {list(weights)}")
         self.position = 0
         self._shares, self._seed = shares / shares.sum(), seed
         self._drawn, self._block = np.zeros(0, dtype=np.int64), -1
@@ -85,10 +86,10 @@ class Mixture:
             return np.zeros(count, dtype=np.int64)
         pieces = []
         while count:
-            block, offset = divmod(self.position, MIXED_AT_ONCE)
+            block, offset = divmod(self.position, MIXTURE_BLOCK)
             if block != self._block:
                 generator = np.random.default_rng([self._seed, block])
-                self._drawn, self._block = generator.choice(len(self._shares), MIXED_AT_ONCE, p=self._shares), block
+                self._drawn, self._block = generator.choice(len(self._shares), MIXTURE_BLOCK, p=self._shares), block
             pieces.append(self._drawn[offset : offset + count])
             self.position += len(pieces[-1])
             count -= len(pieces[-1])
@@ -96,14 +97,14 @@ class Mixture:
 
 
 class FileSource:
-    """The demonstrations of a file, in a new random order at each pass.
+    """The demonstrations of a file, reshuffled for each pass.
 
     Args:
-        path: The file. Its seeds and actions are held in memory, about 100 bytes a demonstration.
-        seed: Decides all orders.
-        demos: How many rows to use, from the first on; None: all.
-        weights: How often each level comes up, by its name; None: as often as it is in the file.
-        shuffle: Without it, the rows come in the order of the file.
+        path: The file. Its seeds and actions are held in memory, about 100 bytes per demonstration.
+        seed: Random seed of the shuffling.
+        demos: Number of rows to use, from the first on; default: all.
+        weights: Sampling weight of each level, by name; default: as often as in the file.
+        shuffle: Whether to shuffle. Otherwise the rows come in the order of the file.
     """
 
     def __init__(
@@ -118,11 +119,13 @@ class FileSource:
         with DemoFile(path) as file:
             count = len(file) if demos is None else demos
             if not 1 <= count <= len(file):
-                raise ValueError(f"{path} has {len(file)} demonstrations, so {count} cannot be taken from it")
+                raise ValueError(f"{path} has {len(file)} demonstrations, not {count}")
             self.demos: Demos = file.read(slice(0, count), missions=False)
             self.rules: Rules = file.rules
             self.levels = [find_level(name, file.rules) for name in file.levels]
-        self.seed, self.shuffle, self.weights = seed, shuffle, weights
+        self.seed = seed
+        self.shuffle = shuffle
+        self.weights = weights
         self._groups = self._split(weights)
         self._mixture = Mixture([1.0] if weights is None else list(weights.values()), seed)
         self._positions = [0] * len(self._groups)
@@ -130,83 +133,86 @@ class FileSource:
 
     @property
     def passes(self) -> float:
-        """How often the whole file has been gone through."""
+        """Number of passes over the file so far."""
         return sum(self._positions) / len(self.demos)
 
-    def take(self, count: int) -> Batch:
+    def take(self, count: int) -> SelectedDemos:
         """The next `count` demonstrations."""
         groups = self._mixture.take(count)
         rows = np.empty(count, dtype=np.int64)
         for group in range(len(self._groups)):
             places = np.flatnonzero(groups == group)
             rows[places] = self._next_rows(group, len(places))
-        return self._batch(rows)
+        return self._select(rows)
 
-    def recall(self, rows: np.ndarray, levels: np.ndarray, seeds: np.ndarray) -> Batch:
-        """The named rows."""
+    def recall(self, rows: np.ndarray, levels: np.ndarray, seeds: np.ndarray) -> SelectedDemos:
+        """The demonstrations in these rows."""
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self.demos)):
-            raise ValueError("this position belongs to another file of demonstrations")
-        batch = self._batch(rows)
-        if not (np.array_equal(batch.seeds, seeds) and np.array_equal(batch.levels, levels)):
-            raise ValueError("this position belongs to another file of demonstrations")
-        return batch
+            raise ValueError("the saved position belongs to another file of demonstrations")
+        demos = self._select(rows)
+        if not (np.array_equal(demos.seeds, seeds) and np.array_equal(demos.levels, levels)):
+            raise ValueError("the saved position belongs to another file of demonstrations")
+        return demos
 
     def state(self) -> dict[str, Any]:
-        """The position, in the types of JSON."""
+        """The position, as JSON."""
         return {"kind": "file", "positions": list(self._positions), "drawn": self._mixture.position}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Goes to a position."""
+        """Moves to a position."""
         if state["kind"] != "file" or len(state["positions"]) != len(self._positions):
-            raise ValueError("this position belongs to another source of demonstrations")
-        self._positions, self._mixture.position = list(state["positions"]), state["drawn"]
+            raise ValueError("the saved position belongs to another source of demonstrations")
+        self._positions = list(state["positions"])
+        self._mixture.position = state["drawn"]
 
     def _split(self, weights: Mapping[str, float] | None) -> list[np.ndarray]:
-        """The rows of each group that is shuffled on its own."""
+        """The rows of each group; each is shuffled on its own."""
         if weights is None:
             return [np.arange(len(self.demos))]
         groups = []
         for name in weights:
             if name not in self.demos.names:
-                raise ValueError(f"there is a weight for level {name!r}, but no demonstration of it")
+                raise ValueError(f"level {name!r} has a weight, but the file has no demonstrations of it")
             groups.append(np.flatnonzero(self.demos.levels == self.demos.names.index(name)))
             if not len(groups[-1]):
-                raise ValueError(f"there is a weight for level {name!r}, but no demonstration of it among those used")
+                raise ValueError(f"level {name!r} has a weight, but none of the demonstrations used are of it")
         return groups
 
     def _next_rows(self, group: int, count: int) -> np.ndarray:
-        pieces, size = [np.zeros(0, dtype=np.int64)], len(self._groups[group])
+        pieces = [np.zeros(0, dtype=np.int64)]
+        size = len(self._groups[group])
         while count:
-            turn, offset = divmod(self._positions[group], size)
-            if self._orders.get(group, (-1,))[0] != turn:
-                self._orders[group] = turn, self._order(group, turn)
+            pass_number, offset = divmod(self._positions[group], size)
+            if self._orders.get(group, (-1,))[0] != pass_number:
+                self._orders[group] = pass_number, self._order(group, pass_number)
             pieces.append(self._orders[group][1][offset : offset + count])
             self._positions[group] += len(pieces[-1])
             count -= len(pieces[-1])
         return np.concatenate(pieces)
 
-    def _order(self, group: int, turn: int) -> np.ndarray:
+    def _order(self, group: int, pass_number: int) -> np.ndarray:
         rows = self._groups[group]
-        return np.random.default_rng([self.seed, group, turn]).permutation(rows) if self.shuffle else rows
+        return np.random.default_rng([self.seed, group, pass_number]).permutation(rows) if self.shuffle else rows
 
-    def _batch(self, rows: np.ndarray) -> Batch:
+    def _select(self, rows: np.ndarray) -> SelectedDemos:
         demos = self.demos
-        starts, ends = demos.offsets[rows], demos.offsets[rows + 1]
-        return Batch(rows, demos.levels[rows], demos.seeds[rows], starts, ends - starts, demos.actions)
+        starts = demos.offsets[rows]
+        lengths = demos.offsets[rows + 1] - starts
+        return SelectedDemos(rows, demos.levels[rows], demos.seeds[rows], starts, lengths, demos.actions)
 
 
 class ExpertSource:
-    """Fresh demonstrations, made when they are needed; those on which the expert fails are left out.
+    """New demonstrations by the expert, generated in the background; missions on which it fails are left out.
 
     Args:
-        levels: One level, several, or several with their weights.
+        levels: One level, several, or several with their sampling weights.
         rules: "paper" or "minigrid".
         style: The expert's style.
-        seed: Decides which level comes when.
-        first_seed: The seed of each level's first demonstration; the others follow. Those kept for validation and test
-            are never reached.
-        threads: How many threads make them.
-        block: How many are made at a time.
+        seed: Random seed of the sequence of levels.
+        first_seed: The seed of each level's first demonstration; the others follow. The seeds reserved for validation
+            and test are never reached.
+        threads: Number of threads.
+        block: Number of demonstrations generated at a time.
     """
 
     def __init__(
@@ -225,20 +231,22 @@ class ExpertSource:
         self.levels = [find_level(level, rules) for level in names]
         self.rules: Rules = rules
         self.style: Style = style
-        self.first_seed, self.block = check_seed(first_seed), block
-        self._span = RESERVED - first_seed if first_seed < RESERVED else 2**62
+        self.first_seed = check_seed(first_seed)
+        self.block = block
+        self._span = VALIDATION_SEED - first_seed if first_seed < VALIDATION_SEED else 2**62
         self._mixture = Mixture(list(weights.values()) if weights else [1.0] * len(self.levels), seed)
         self._counts = [0] * len(self.levels)
-        self._threads, self._own = threads, threading.local()
+        self._threads = threads
+        self._own = threading.local()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="babyai-expert")
-        # Blocks under way, each with the position at which it begins; and the one that is being taken from.
+        # Blocks in progress, each with the position at which it begins; and the one that `take` is reading.
         self._coming: deque[tuple[dict[str, Any], Future[Demos]]] = deque()
         self._begin: dict[str, Any] = self._position()
         self._current: Demos | None = None
         self._taken = 0
 
-    def take(self, count: int) -> Batch:
-        """The next `count` demonstrations; waits until there are as many."""
+    def take(self, count: int) -> SelectedDemos:
+        """The next `count` demonstrations; waits until there are enough."""
         pieces: list[tuple[Demos, np.ndarray]] = []
         while count:
             if self._current is None or self._taken == len(self._current):
@@ -250,48 +258,52 @@ class ExpertSource:
             count -= len(rows)
         return _join(pieces)
 
-    def recall(self, rows: np.ndarray, levels: np.ndarray, seeds: np.ndarray) -> Batch:
-        """The demonstrations of these levels and seeds, made again."""
+    def recall(self, rows: np.ndarray, levels: np.ndarray, seeds: np.ndarray) -> SelectedDemos:
+        """The demonstrations of these levels and seeds, generated again."""
         demos = self._make(np.asarray(levels, dtype=np.int64), np.asarray(seeds, dtype=np.int64))
         if len(demos) != len(seeds):
-            raise ValueError("this position belongs to another expert: it did not succeed where this one does not")
+            raise ValueError("the saved position belongs to an expert that solves missions which this one does not")
         return _join([(demos, np.arange(len(demos)))])
 
     def state(self) -> dict[str, Any]:
-        """The position, in the types of JSON."""
+        """The position, as JSON."""
         return {"kind": "expert", "begin": self._begin, "taken": self._taken, "block": self.block}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Goes to a position."""
+        """Moves to a position."""
         if (
             state["kind"] != "expert"
             or state["block"] != self.block
             or len(state["begin"]["counts"]) != len(self.levels)
         ):
-            raise ValueError("this position belongs to another source of demonstrations")
+            raise ValueError("the saved position belongs to another source of demonstrations")
         self._coming.clear()
-        self._mixture.position, self._counts = state["begin"]["drawn"], list(state["begin"]["counts"])
-        self._begin, self._current, self._taken = self._position(), None, 0
+        self._mixture.position = state["begin"]["drawn"]
+        self._counts = list(state["begin"]["counts"])
+        self._begin = self._position()
+        self._current = None
+        self._taken = 0
         if state["taken"]:
             self._next_block()
             self._taken = state["taken"]
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Stops the threads."""
         self._pool.shutdown(cancel_futures=True)
 
     def _position(self) -> dict[str, Any]:
         return {"drawn": self._mixture.position, "counts": list(self._counts)}
 
     def _next_block(self) -> None:
-        """Makes the next block current, and has others made meanwhile."""
+        """Moves to the next block, and starts generating others."""
         while len(self._coming) <= self._threads:
             begin = self._position()
-            self._coming.append((begin, self._pool.submit(self._make, *self._next_names())))
+            self._coming.append((begin, self._pool.submit(self._make, *self._next_missions())))
         self._begin, job = self._coming.popleft()
-        self._current, self._taken = job.result(), 0
+        self._current = job.result()
+        self._taken = 0
 
-    def _next_names(self) -> tuple[np.ndarray, np.ndarray]:
+    def _next_missions(self) -> tuple[np.ndarray, np.ndarray]:
         """The levels and seeds of the next block."""
         levels = self._mixture.take(self.block)
         seeds = np.empty(self.block, dtype=np.int64)
@@ -307,10 +319,7 @@ class ExpertSource:
         engine, expert = self._own_engine(len(seeds))
         engine.worlds.level = levels
         engine.reset(seeds)
-        actions, lengths, rewards = expert.demonstrate()
-        names = [level.name for level in self.levels]
-        rows = np.flatnonzero(rewards > 0)
-        return pack_demos(names, levels, seeds, engine.missions, actions, lengths, rewards, rows)
+        return demonstrate(expert)[0]
 
     def _own_engine(self, count: int) -> tuple[Engine, ExpertBatch]:
         """This thread's engine."""
@@ -318,14 +327,16 @@ class ExpertSource:
         if kept is None or kept[0].num_worlds != count:
             engine = Engine(self.levels, count, rules=self.rules)
             engine.reset(0)
-            kept = self._own.engine = engine, ExpertBatch(engine, self.style)
+            kept = engine, ExpertBatch(engine, self.style)
+            self._own.engine = kept
         return kept
 
 
-def _join(pieces: list[tuple[Demos, np.ndarray]]) -> Batch:
-    """Rows of several packs as one batch."""
+def _join(pieces: list[tuple[Demos, np.ndarray]]) -> SelectedDemos:
+    """Rows of several packs."""
     taken = [demos.take(rows) for demos, rows in pieces]
     levels, seeds, lengths, actions = (
         np.concatenate([getattr(demos, name) for demos in taken]) for name in ("levels", "seeds", "lengths", "actions")
     )
-    return Batch(np.full(len(seeds), -1, dtype=np.int64), levels, seeds, offsets_of(lengths)[:-1], lengths, actions)
+    rows = np.full(len(seeds), -1, dtype=np.int64)
+    return SelectedDemos(rows, levels, seeds, offsets_of(lengths)[:-1], lengths, actions)

@@ -1,7 +1,7 @@
-"""The file of demonstrations: Parquet with zstd, readable by pandas, polars, DuckDB and dataset hubs.
+"""Files of demonstrations: Parquet with zstd, readable by pandas, polars, DuckDB and dataset hubs.
 
-Pages carry checksums and the header a digest, so that a damaged file is found out when it is read. Files appear whole
-or not at all: they are written beside their place and moved there once they are safe on the disk.
+Pages have checksums and the header has a digest, so damage is detected on reading. Files are written atomically: to a
+temporary file that is renamed once it is on the disk.
 """
 
 import contextlib
@@ -15,49 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from babyai.atomic_io import PathLike, atomic_file
 from babyai.demos.header import DemoFileError, Header, Source, check_rules, read_header
 from babyai.demos.packed import SCHEMA, Demo, Demos, unpack_table
 from babyai.levels.catalog import Rules
 
 ROWS_PER_GROUP = 8192
-# Above this level, files become smaller far more slowly than collecting them becomes slower.
+# At higher levels, collecting becomes much slower and files hardly smaller.
 COMPRESSION_LEVEL = 12
 MAGIC = b"PAR1"
-PathLike = str | os.PathLike[str]
-
-
-@contextlib.contextmanager
-def atomic_file(path: Path, temporary: Path | None = None) -> Iterator[Path]:
-    """Yields a name to write to; afterwards `path` is that file, or, after an error, what it was before.
-
-    Args:
-        path: The place of the file.
-        temporary: Where to write meanwhile, on the same disk; None: beside `path`.
-    """
-    temporary = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        _synchronize(temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    # Windows can neither open folders nor needs to.
-    if os.name == "posix":
-        _synchronize(path.parent)
-
-
-def _synchronize(path: Path) -> None:
-    """Waits until the disk has it."""
-    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _Sink(io.FileIO):
-    """A file to write to, whose errors are Python's own, and which can be made to swallow everything."""
+    """Output file that raises Python's own errors, and can discard further writes."""
 
     discarding = False
 
@@ -65,30 +35,31 @@ class _Sink(io.FileIO):
         super().__init__(path, "w")
 
     def write(self, data: Any) -> int:
-        """Writes all of it; an unbuffered file may otherwise take less."""
-        rest = memoryview(data).cast("B")
-        while len(rest) and not self.discarding:
-            rest = rest[super().write(rest) :]
+        """Writes all of the data, unlike an unbuffered file, which may write only a part of it."""
+        remaining = memoryview(data).cast("B")
+        while len(remaining) and not self.discarding:
+            remaining = remaining[super().write(remaining) :]
         return memoryview(data).nbytes
 
 
 class DemoWriter:
-    """Writes a file of demonstrations; it appears at `path` when `close` is called, and never otherwise.
+    """Writes a file of demonstrations, which appears at `path` only when `close` is called.
 
         with DemoWriter(path, header) as writer:
             writer.write(demos)
             writer.close(Source("expert", len(demos), "paper", EXPERT_VERSION))
 
     Args:
-        path: The place of the file; what is there is replaced.
-        header: Rules and levels of all that will be written; its sources do not count.
-        temporary: Where to write meanwhile; None: beside `path`.
+        path: File to write; an existing one is replaced.
+        header: Header with the rules and levels of all demonstrations; its sources are ignored.
+        temporary: Temporary file on the same disk (default: next to `path`).
     """
 
     def __init__(self, path: PathLike, header: Header, temporary: Path | None = None) -> None:
-        self.header, self.rows = header, 0
+        self.header = header
+        self.rows = 0
         self._names = tuple(header.levels)
-        self._waiting: list[pa.Table] = []
+        self._buffered: list[pa.Table] = []
         self._stack = contextlib.ExitStack()
         target = self._stack.enter_context(atomic_file(Path(path), temporary))
         self._sink = self._stack.enter_context(_Sink(target))
@@ -103,35 +74,35 @@ class DemoWriter:
         )
 
     def write(self, demos: Demos) -> None:
-        """Adds demonstrations of levels that the header names."""
+        """Adds demonstrations, whose levels must be in the header."""
         codes = np.array([self._names.index(name) for name in demos.names], dtype=np.int32)
         levels = codes[demos.levels] if len(demos) else demos.levels
         renamed = Demos(self._names, levels, demos.seeds, demos.offsets, demos.actions, demos.rewards, demos.missions)
-        self._waiting.append(renamed.to_table())
+        self._buffered.append(renamed.to_table())
         self.rows += len(demos)
         self._write_groups(ROWS_PER_GROUP)
 
     def close(self, *sources: Source) -> None:
-        """Finishes the file; `sources` say where its rows come from, in order."""
+        """Finishes the file; `sources` are the sources of its rows, in order."""
         if sum(source.rows for source in sources) != self.rows:
-            raise ValueError(f"the sources account for {sum(source.rows for source in sources)} of {self.rows} rows")
+            raise ValueError(f"the sources have {sum(source.rows for source in sources)} rows, the file {self.rows}")
         self._write_groups(1)
         header = Header(self.header.rules, self.header.levels, sources)
         self._writer.add_key_value_metadata(header.to_metadata())
         self._writer.close()
         self._stack.close()
 
-    def _write_groups(self, least: int) -> None:
-        """Writes what waits, in groups of full size, as long as there are `least` rows."""
-        count = sum(table.num_rows for table in self._waiting)
-        if count < least or count == 0:
+    def _write_groups(self, minimum: int) -> None:
+        """Writes buffered rows as row groups while at least `minimum` rows are buffered."""
+        count = sum(table.num_rows for table in self._buffered)
+        if count < minimum or count == 0:
             return
-        table = pa.concat_tables(self._waiting).combine_chunks()
+        table = pa.concat_tables(self._buffered).combine_chunks()
         first = 0
-        while count - first >= least and first < count:
+        while count - first >= minimum and first < count:
             self._writer.write_table(table.slice(first, ROWS_PER_GROUP), row_group_size=ROWS_PER_GROUP)
             first += ROWS_PER_GROUP
-        self._waiting = [table.slice(first)] if first < count else []
+        self._buffered = [table.slice(first)] if first < count else []
 
     def __enter__(self) -> Self:
         return self
@@ -139,28 +110,29 @@ class DemoWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if self._sink.closed:
             return
-        # The writer must come to its end, and would write a footer for that.
+        # The Parquet writer must be closed, but its footer must not be written.
         self._sink.discarding = True
         self._writer.close()
-        unfinished = error or RuntimeError("a file of demonstrations was begun and not closed")
+        unfinished = error or RuntimeError("DemoWriter.close() was not called, so the file was discarded")
         self._stack.__exit__(type(unfinished), unfinished, trace)
         if error is None:
             raise unfinished
 
 
 class DemoFile:
-    """A file of demonstrations, open for reading; rows are read when they are asked for.
+    """A file of demonstrations, open for reading. Rows are read on demand.
 
         with DemoFile("boss.parquet") as file:
             print(len(file), file.levels, file[0].mission)
 
     Args:
-        path: The file.
-        replayable: Refuse a file whose levels are not those of the installed catalog. Without this it can be looked
-            at, but not be replayed.
+        path: File of demonstrations.
+        replayable: Whether to reject a file whose levels differ from those of the installed catalog. Such a file can be
+            read, but not replayed.
 
     Raises:
-        DemoFileError: It is not a file of demonstrations, is damaged, newer, or made under other rules.
+        DemoFileError: The file is not one of demonstrations, is damaged, has a newer format, or was recorded with other
+            rules.
     """
 
     def __init__(self, path: PathLike, *, replayable: bool = True) -> None:
@@ -182,12 +154,12 @@ class DemoFile:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The names of the levels, in the order of `Demos.names`."""
+        """Names of the levels, in the order of `Demos.names`."""
         return tuple(self.header.levels)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """All that the file says about itself."""
+        """The header as a dict."""
         from dataclasses import asdict
 
         return asdict(self.header)
@@ -196,7 +168,7 @@ class DemoFile:
         return self.header.rows
 
     def groups(self, missions: bool = True) -> Iterator[Demos]:
-        """All demonstrations, a few thousand at a time.
+        """Iterates over all demonstrations, a few thousand at a time (a Parquet row group).
 
         Args:
             missions: Whether to read the missions, which replaying does not need.
@@ -210,27 +182,28 @@ class DemoFile:
         return self.read([range(len(self))[row]])[0]
 
     def read(self, rows: Sequence[int] | np.ndarray | slice | None = None, missions: bool = True) -> Demos:
-        """The named rows, in the order given; all, if None.
+        """The chosen rows, in the given order.
 
         Args:
-            rows: Numbers of rows from 0 on, or a slice.
+            rows: Indices of rows, or a slice (default: all rows).
             missions: Whether to read the missions.
         """
         chosen = slice(None) if rows is None else rows
         wanted = np.arange(len(self))[chosen] if isinstance(chosen, slice) else np.array(chosen, dtype=np.int64)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
             raise IndexError(f"{self.path} has rows 0 to {len(self) - 1}, not {wanted.min()} to {wanted.max()}")
-        owners = np.searchsorted(self._starts, wanted, side="right") - 1
-        pieces, order = [], []
-        for owner in np.unique(owners).tolist():
-            places = np.flatnonzero(owners == owner)
-            pieces.append(self._read_group(owner, missions).take(wanted[places] - self._starts[owner]))
+        groups = np.searchsorted(self._starts, wanted, side="right") - 1
+        pieces = []
+        order = []
+        for group in np.unique(groups).tolist():
+            places = np.flatnonzero(groups == group)
+            pieces.append(self._read_group(group, missions).take(wanted[places] - self._starts[group]))
             order.append(places)
-        together = _join(self.levels, pieces, missions)
-        return together.take(np.argsort(np.concatenate(order))) if len(pieces) > 1 else together
+        joined = _join(self.levels, pieces, missions)
+        return joined.take(np.argsort(np.concatenate(order))) if len(pieces) > 1 else joined
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -242,7 +215,7 @@ class DemoFile:
     def _read_group(self, number: int, missions: bool) -> Demos:
         columns = [name for name in SCHEMA.names if missions or name != "mission"]
         first = int(self._starts[number])
-        with _telling_damage(self.path):
+        with _damage_as_demo_file_error(self.path):
             table = self._file.read_row_group(number, columns=columns, use_threads=False)
             table.validate(full=True)
         if table.num_rows != self._starts[number + 1] - first:
@@ -250,8 +223,8 @@ class DemoFile:
         return unpack_table(table, self.levels, first, str(self.path))
 
     def _check_shape(self) -> None:
-        """Makes sure that the columns and the number of rows are as a header promises."""
-        with _telling_damage(self.path):
+        """Checks the columns against the schema, and the number of rows against the header."""
+        with _damage_as_demo_file_error(self.path):
             columns = dict(zip(self._file.schema_arrow.names, self._file.schema_arrow.types, strict=True))
             counts = [self._file.metadata.row_group(k).num_rows for k in range(self._file.metadata.num_row_groups)]
         for part in SCHEMA:
@@ -259,28 +232,28 @@ class DemoFile:
             if columns.get(part.name) not in (part.type, plain):
                 raise DemoFileError(f"{self.path} is damaged: it has no column {part.name!r} of type {part.type}")
         if min(counts, default=0) < 0 or sum(counts) != len(self):
-            raise DemoFileError(f"{self.path} is damaged: it has {sum(counts)} rows, and its header says {len(self)}")
+            raise DemoFileError(f"{self.path} is damaged: it has {sum(counts)} rows, but its header says {len(self)}")
         self._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def _join(names: tuple[str, ...], pieces: list[Demos], missions: bool) -> Demos:
-    """Several pieces of one file as one."""
-    nothing = np.zeros(0, dtype=np.int64)
+    """Pieces of one file, concatenated."""
+    empty = np.zeros(0, dtype=np.int64)
     parts = [(p.levels, p.seeds, p.lengths, p.actions, p.rewards) for p in pieces] or [
-        (nothing.astype(np.int32), nothing, nothing, nothing.astype(np.uint8), nothing.astype(np.float64))
+        (empty.astype(np.int32), empty, empty, empty.astype(np.uint8), empty.astype(np.float64))
     ]
     levels, seeds, lengths, actions, rewards = (np.concatenate(column) for column in zip(*parts, strict=True))
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-    words = pa.concat_arrays([p.missions for p in pieces]) if missions and pieces else None
-    return Demos(names, levels, seeds, offsets, actions, rewards, words)
+    sentences = pa.concat_arrays([p.missions for p in pieces]) if missions and pieces else None
+    return Demos(names, levels, seeds, offsets, actions, rewards, sentences)
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
-    """The file, if it is Parquet from its first to its last byte.
+    """The opened Parquet file.
 
     Raises:
-        OSError: It cannot be opened.
-        DemoFileError: It is something else, or has been cut short or damaged.
+        OSError: The file cannot be opened.
+        DemoFileError: The file is not Parquet, is truncated or damaged.
     """
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -291,16 +264,16 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     if head != MAGIC:
         raise DemoFileError(f"{path} is not a file of demonstrations: it is {'empty' if size == 0 else 'not Parquet'}")
     if size < 12 or tail[4:] != MAGIC:
-        raise DemoFileError(f"{path} is cut short: its end is missing")
+        raise DemoFileError(f"{path} is truncated: its end is missing")
     if int.from_bytes(tail[:4], "little") > size - 12:
         raise DemoFileError(f"{path} is damaged: its footer is larger than the file")
-    with _telling_damage(path):
+    with _damage_as_demo_file_error(path):
         return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 @contextlib.contextmanager
-def _telling_damage(path: Path) -> Iterator[None]:
-    """Says in our words what the Parquet reader objects to."""
+def _damage_as_demo_file_error(path: Path) -> Iterator[None]:
+    """Turns errors of the Parquet reader into a DemoFileError that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:

@@ -1,7 +1,7 @@
 """Gymnasium environments, single and vector, and adapters for other libraries.
 
-`gymnasium.make("babyai/GoToLocal-v0")` and `gymnasium.make_vec` are the usual ways in; importing this page loads none
-of it, so that `import babyai` stays cheap and works without Gymnasium.
+Use `gymnasium.make("babyai/GoToLocal-v0")` and `gymnasium.make_vec`. Importing this package does not import Gymnasium,
+so `import babyai` is fast and works without it.
 """
 
 from importlib import import_module
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from babyai.envs.single import BabyAIEnv as BabyAIEnv
     from babyai.envs.vector import BabyAIVectorEnv as BabyAIVectorEnv
 
-_HOMES = {
+# The module that defines each public name.
+_MODULES = {
     "BabyAIEnv": "babyai.envs.single",
     "BabyAIVectorEnv": "babyai.envs.vector",
     "stable_baselines_env": "babyai.envs.adapters",
@@ -22,7 +23,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'babyai.envs' has no attribute {name!r}")
     try:
         import gymnasium  # noqa: F401
@@ -32,4 +33,4 @@ def __getattr__(name: str) -> Any:
         raise ModuleNotFoundError(
             "babyai's environments need Gymnasium: pip install gymnasium", name=error.name
         ) from None
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

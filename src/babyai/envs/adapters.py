@@ -1,4 +1,4 @@
-"""Our vector environment as other libraries want it. None of them is imported before it is asked for."""
+"""Adapters of the vector environment for Stable-Baselines3 and TorchRL, which are imported only when needed."""
 
 from functools import cache
 from typing import Any
@@ -12,53 +12,53 @@ from babyai.world.codes import AGENT_TYPE
 
 
 def stable_baselines_env(vector_env: VectorEnv) -> Any:
-    """The vector environment as a `VecEnv` of Stable-Baselines3, to be given to its algorithms.
+    """The vector environment as a Stable-Baselines3 `VecEnv`.
 
-    Use a policy for dicts, "MultiInputPolicy". Symbolic images are declared as plain numbers 0..10, so that they are
-    flattened rather than taken for pictures; RGB images go through convolutions. Infos of finished episodes have
-    `terminal_observation`, `TimeLimit.truncated`, `episode` (so no Monitor is needed) and `is_success`.
+    Use "MultiInputPolicy", since observations are dicts. Symbolic images are declared as a Box of 0..10, so that
+    Stable-Baselines3 flattens them instead of treating them as images; RGB images go through its CNN. Infos of finished
+    episodes have `terminal_observation`, `TimeLimit.truncated`, `episode` (so no Monitor is needed) and `is_success`.
 
     Args:
-        vector_env: From `gymnasium.make_vec`, in SAME_STEP mode, with copies.
+        vector_env: From `gymnasium.make_vec`, with SAME_STEP autoreset and `copy=True`.
     """
-    base = _require_ours(vector_env)
+    base = _require_babyai(vector_env)
     if base.autoreset_mode is not AutoresetMode.SAME_STEP:
         raise ValueError(
-            f"Stable-Baselines3 begins the next episode in the same step: make the environment with "
-            f"autoreset_mode='SameStep', not {base.autoreset_mode.value!r}"
+            f"Stable-Baselines3 needs an environment made with autoreset_mode='SameStep', not "
+            f"{base.autoreset_mode.value!r}"
         )
     if not base.copy:
-        raise ValueError("Stable-Baselines3 keeps the observations it is given: make the environment with copy=True")
+        raise ValueError("Stable-Baselines3 stores observations without copying: make the environment with copy=True")
     return _stable_baselines_class()(vector_env)
 
 
 def torchrl_env(vector_env: VectorEnv) -> Any:
-    """The vector environment as a `GymWrapper` of TorchRL.
+    """The vector environment as a TorchRL `GymWrapper`.
 
     Args:
-        vector_env: From `gymnasium.make_vec`, in DISABLED mode: TorchRL resets by itself. (Its own handling of
-            SAME_STEP loses the last observations of episodes where observations are dicts.)
+        vector_env: From `gymnasium.make_vec`, with DISABLED autoreset: TorchRL calls reset itself. (With SAME_STEP,
+            TorchRL loses the final observations of episodes if observations are dicts.)
     """
     from torchrl.envs import GymWrapper
 
-    base = _require_ours(vector_env)
+    base = _require_babyai(vector_env)
     if base.autoreset_mode is not AutoresetMode.DISABLED:
         raise ValueError(
-            f"TorchRL resets by itself: make the environment with autoreset_mode='Disabled', not "
+            f"TorchRL calls reset itself: make the environment with autoreset_mode='Disabled', not "
             f"{base.autoreset_mode.value!r}"
         )
     return GymWrapper(vector_env)
 
 
-def _require_ours(vector_env: VectorEnv) -> BabyAIVectorEnv:
+def _require_babyai(vector_env: VectorEnv) -> BabyAIVectorEnv:
     base = getattr(vector_env, "unwrapped", vector_env)
     if not isinstance(base, BabyAIVectorEnv):
-        raise TypeError(f"expected a vector environment of babyai, made with gymnasium.make_vec, got {vector_env!r}")
+        raise TypeError(f"expected a babyai vector environment, made with gymnasium.make_vec, got {vector_env!r}")
     return base
 
 
-def _plain_space(env: BabyAIVectorEnv) -> spaces.Dict:
-    """The space of one world's observation, with symbolic images declared as the small numbers that they are."""
+def _stable_baselines_space(env: BabyAIVectorEnv) -> spaces.Dict:
+    """The observation space of one world, with symbolic images in 0..10 instead of 0..255."""
     space = env.single_observation_space
     assert isinstance(space, spaces.Dict)
     parts = dict(space.spaces)
@@ -69,19 +69,18 @@ def _plain_space(env: BabyAIVectorEnv) -> spaces.Dict:
 
 @cache
 def _stable_baselines_class() -> type:
-    """The adapter's class, made when first needed because its base comes from Stable-Baselines3."""
+    """The adapter class, defined on first use because its base class comes from Stable-Baselines3."""
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv
 
     class StableBaselinesEnv(VecEnv):
-        """A vector environment of babyai that speaks the older protocol of Stable-Baselines3."""
+        """A babyai vector environment with the `VecEnv` interface of Stable-Baselines3."""
 
         def __init__(self, vector_env: VectorEnv) -> None:
             self.vector_env = vector_env
             self.metadata = vector_env.metadata
-            super().__init__(
-                vector_env.num_envs, _plain_space(_require_ours(vector_env)), vector_env.single_action_space
-            )
+            observation_space = _stable_baselines_space(_require_babyai(vector_env))
+            super().__init__(vector_env.num_envs, observation_space, vector_env.single_action_space)
 
         def reset(self) -> dict[str, np.ndarray]:
             seeds = None if all(seed is None for seed in self._seeds) else self._seeds
@@ -94,17 +93,17 @@ def _stable_baselines_class() -> type:
             self._actions = actions
 
         def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
-            observations, rewards, terminated, truncated, infos = self.vector_env.step(self._actions)
-            ended = terminated | truncated
-            said: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-            for i in np.flatnonzero(ended):
-                said[i] = {
-                    "terminal_observation": {key: part[i] for key, part in infos["final_obs"].items()},
+            observations, rewards, terminated, truncated, vector_infos = self.vector_env.step(self._actions)
+            dones = terminated | truncated
+            infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+            for i in np.flatnonzero(dones):
+                infos[i] = {
+                    "terminal_observation": {key: part[i] for key, part in vector_infos["final_obs"].items()},
                     "TimeLimit.truncated": bool(truncated[i] and not terminated[i]),
-                    "episode": {key: part[i].item() for key, part in infos["episode"].items()},
-                    "is_success": bool(infos["final_info"]["success"][i]),
+                    "episode": {key: part[i].item() for key, part in vector_infos["episode"].items()},
+                    "is_success": bool(vector_infos["final_info"]["success"][i]),
                 }
-            return observations, rewards.astype(np.float32), ended, said
+            return observations, rewards.astype(np.float32), dones, infos
 
         def close(self) -> None:
             self.vector_env.close()
@@ -116,15 +115,15 @@ def _stable_baselines_class() -> type:
             return [getattr(self.vector_env.unwrapped, attr_name) for _ in self._get_indices(indices)]
 
         def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-            raise NotImplementedError("the worlds are one environment, which has no attributes for single worlds")
+            raise NotImplementedError("all worlds share one environment, so single worlds have no attributes to set")
 
         def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-            """What a method of the vector environment that takes a world's index says of each world."""
+            """Calls a method of the vector environment that takes a world's index, once for each world."""
             method = getattr(self.vector_env.unwrapped, method_name)
             return [method(i, *args, **kwargs) for i in self._get_indices(indices)]
 
         def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-            # Infos have what a Monitor would put there.
+            # Infos already have what a Monitor would add.
             return [wrapper_class is Monitor for _ in self._get_indices(indices)]
 
     return StableBaselinesEnv

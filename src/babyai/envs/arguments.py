@@ -1,4 +1,4 @@
-"""What users give to the environments, checked: each fault is answered with what would have been right."""
+"""Validation of the environments' arguments; error messages name the accepted values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,23 +8,24 @@ from babyai.levels.catalog import Level, Rules, find_level
 
 
 def check_choice(name: str, given: Any, known: Iterable[Any]) -> None:
-    """Nothing happens where `given` is one of those known."""
+    """Raises a ValueError unless `given` is one of the known values."""
     known = tuple(known)
     if given not in known:
-        raise ValueError(f"unknown {name} {given!r}; it can be {', '.join(map(repr, known))}")
+        raise ValueError(f"unknown {name} {given!r}; expected one of {', '.join(map(repr, known))}")
 
 
 def check_options(options: Mapping[str, Any] | None, known: Iterable[str]) -> dict[str, Any]:
-    """The options of a reset as a dict of our own, if all of them are known."""
-    given, known = dict(options or {}), tuple(known)
+    """A copy of the reset options; raises a ValueError if one of them is unknown."""
+    given = dict(options or {})
+    known = tuple(known)
     for key in given:
         if key not in known:
-            raise ValueError(f"unknown reset option {key!r}; known are {', '.join(map(repr, known))}")
+            raise ValueError(f"unknown reset option {key!r}; expected one of {', '.join(map(repr, known))}")
     return given
 
 
 def find_limited_level(level: str | Level, rules: Rules, max_steps: int | None) -> Level:
-    """The level, with a time limit of its own for every episode where one is given, as in Minigrid."""
+    """The level, with `max_steps` as the time limit of every episode if it is not None, as in Minigrid."""
     found = find_level(level, rules)
     if max_steps is None:
         return found

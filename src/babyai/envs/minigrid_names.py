@@ -1,6 +1,6 @@
-"""The names under which Minigrid's users look things up on `env.unwrapped`, answered from the world record.
+"""Minigrid's attributes of `env.unwrapped`, such as `agent_pos` and `grid`, read from the world record.
 
-They are all for reading. To change a world, use `reset(options=...)`, or `env.unwrapped.engine`.
+All of them are read-only. To change a world, use `reset(options=...)` or `env.unwrapped.engine`.
 """
 
 from dataclasses import dataclass
@@ -29,74 +29,77 @@ from babyai.world.state import NOT_RESET, index_of, position_of
 
 @dataclass(frozen=True)
 class GridObject:
-    """A thing in a cell or in the agent's hands, as it was when it was looked up."""
+    """An object in a cell or carried by the agent, as it was when it was looked up."""
 
     type: str
     """"wall", "door", "key", "ball" or "box"."""
     color: str
-    """Its color, spelt as in Minigrid."""
+    """Color name, as in Minigrid."""
     is_open: bool = False
-    """Of a door."""
+    """Doors only."""
     is_locked: bool = False
-    """Of a door."""
+    """Doors only."""
     contains: "GridObject | None" = None
-    """Of a box: what lies in it."""
+    """Boxes only: the object in the box."""
 
     def encode(self) -> tuple[int, int, int]:
-        """The (type, color, state) that images show."""
+        """The (type, color, state) triple of images."""
         state = 0 if self.type != "door" or self.is_open else 1 + self.is_locked
         return MINIGRID_TYPES.index(self.type), COLORS.index(self.color), state
 
     def can_pickup(self) -> bool:
-        """Whether the agent can take it."""
+        """Whether the agent can pick it up."""
         return MINIGRID_TYPES.index(self.type) in OBJECT_KINDS
 
     def can_overlap(self) -> bool:
-        """Whether the agent can stand on it: only on an open door."""
+        """Whether the agent can enter its cell, which is true only of an open door."""
         return self.is_open
 
     def see_behind(self) -> bool:
-        """Whether sight passes it."""
+        """Whether the agent can see through it."""
         return self.type not in ("wall", "door") or self.is_open
 
 
 def object_of(cell: int, hidden: int = 0) -> GridObject | None:
-    """The thing that a cell byte stands for, or None; `hidden` is what a marked box holds."""
+    """The object encoded by a cell byte, or None; `hidden` is the cell byte of the contents of a marked box."""
     kind, color, state = triple_of(cell)
     if kind <= EMPTY:
         return None
     contains = object_of(hidden) if kind == BOX and cell & MARKED and hidden else None
     is_door = kind == DOOR
     return GridObject(
-        *(MINIGRID_TYPES[kind], COLORS[color]),
-        *(is_door and state == DOOR_OPEN, is_door and state == DOOR_LOCKED, contains),
+        type=MINIGRID_TYPES[kind],
+        color=COLORS[color],
+        is_open=is_door and state == DOOR_OPEN,
+        is_locked=is_door and state == DOOR_LOCKED,
+        contains=contains,
     )
 
 
 class Grid:
-    """The grid of a world, for reading; it changes with the world."""
+    """A read-only live view of a world's grid."""
 
     def __init__(self, world: np.record) -> None:
         self._world = world
 
     @property
     def width(self) -> int:
-        """Cells from left to right."""
+        """Number of columns of cells."""
         return int(self._world.width)
 
     @property
     def height(self) -> int:
-        """Cells from top to bottom."""
+        """Number of rows of cells."""
         return int(self._world.height)
 
     def get(self, i: int, j: int) -> GridObject | None:
-        """What lies at column i and row j, or None."""
+        """The object at column i and row j, or None."""
         if not (0 <= i < self.width and 0 <= j < self.height):
-            raise IndexError(f"there is no cell ({i}, {j}) in a grid of {self.width} x {self.height} cells")
+            raise IndexError(f"cell ({i}, {j}) is outside the grid of {self.width} x {self.height} cells")
         return object_of(int(self._world.cells[index_of(i, j)]), int(self._world.hidden))
 
     def encode(self, vis_mask: np.ndarray | None = None) -> np.ndarray:
-        """The grid without the agent, (W, H, 3) uint8; where `vis_mask`, (W, H) bool, is false it is all zero."""
+        """The grid without the agent, (W, H, 3) uint8; cells where `vis_mask`, (W, H) bool, is false are zero."""
         image = encode_grid(self._world)
         if vis_mask is not None:
             image[~vis_mask] = 0
@@ -104,7 +107,7 @@ class Grid:
 
 
 class MinigridNames:
-    """Attributes of an environment of one world that carry Minigrid's names."""
+    """Mixin with Minigrid's attributes for an environment with one world."""
 
     engine: Engine
     tile_size: int
@@ -115,12 +118,12 @@ class MinigridNames:
         return self.engine.worlds[0]
 
     @property
-    def _is_unborn(self) -> bool:
+    def _not_reset(self) -> bool:
         return self._world.status == NOT_RESET
 
     @property
     def level(self) -> Level:
-        """The level, with its settings."""
+        """The level and its settings."""
         return self.engine.levels[0]
 
     @property
@@ -130,97 +133,97 @@ class MinigridNames:
 
     @property
     def agent_view_size(self) -> int:
-        """The side of the agent's view."""
+        """Side length of the agent's view."""
         return self.engine.view_size
 
     @property
     def room_size(self) -> int:
-        """Cells of a room from wall to wall, both walls included."""
+        """Side length of a room in cells, including both walls."""
         return self.level.room_size
 
     @property
     def num_rows(self) -> int:
-        """Rows of rooms."""
+        """Number of rows of rooms."""
         return self.level.rows
 
     @property
     def num_cols(self) -> int:
-        """Columns of rooms."""
+        """Number of columns of rooms."""
         return self.level.columns
 
     @property
     def width(self) -> int:
-        """Cells from left to right."""
-        return self.level.width if self._is_unborn else int(self._world.width)
+        """Number of columns of cells."""
+        return self.level.width if self._not_reset else int(self._world.width)
 
     @property
     def height(self) -> int:
-        """Cells from top to bottom."""
-        return self.level.height if self._is_unborn else int(self._world.height)
+        """Number of rows of cells."""
+        return self.level.height if self._not_reset else int(self._world.height)
 
     @property
     def grid(self) -> Grid:
-        """The grid, for reading."""
+        """The grid, read-only."""
         return Grid(self._world)
 
     @property
     def max_steps(self) -> int:
-        """The time limit of this episode; before the first reset, that of the level, or 0 if missions decide it."""
-        return self.level.max_steps if self._is_unborn else int(self._world.max_steps)
+        """Time limit of this episode. Before the first reset: of the level, or 0 if it depends on the mission."""
+        return self.level.max_steps if self._not_reset else int(self._world.max_steps)
 
     @property
     def step_count(self) -> int:
-        """Steps taken in this episode."""
+        """Number of steps taken in this episode."""
         return int(self._world.step_count)
 
     @property
     def steps_remaining(self) -> int:
-        """Steps left in this episode."""
+        """Number of steps left in this episode."""
         return self.max_steps - self.step_count
 
     @property
     def agent_pos(self) -> tuple[int, int] | None:
         """The agent's (x, y); None before the first reset."""
-        return None if self._is_unborn else position_of(self._world.agent)
+        return None if self._not_reset else position_of(self._world.agent)
 
     @property
     def agent_dir(self) -> int | None:
         """The agent's heading: 0 right, 1 down, 2 left, 3 up; None before the first reset."""
-        return None if self._is_unborn else int(self._world.agent_dir)
+        return None if self._not_reset else int(self._world.agent_dir)
 
     @property
     def carrying(self) -> GridObject | None:
-        """What the agent carries."""
+        """The carried object, or None."""
         return object_of(int(self._world.carrying), int(self._world.hidden))
 
     @property
     def dir_vec(self) -> np.ndarray:
-        """One step ahead, as (dx, dy)."""
+        """Unit vector (dx, dy) of the agent's heading."""
         return np.array(VECTORS[self._world.agent_dir])
 
     @property
     def right_vec(self) -> np.ndarray:
-        """One step to the right, as (dx, dy)."""
+        """Unit vector (dx, dy) to the agent's right."""
         dx, dy = VECTORS[self._world.agent_dir]
         return np.array((-dy, dx))
 
     @property
     def front_pos(self) -> np.ndarray:
-        """The (x, y) of the cell before the agent."""
+        """The (x, y) of the cell in front of the agent."""
         return np.array(position_of(self._world.agent)) + self.dir_vec
 
     def get_frame(self, highlight: bool = True, tile_size: int = 32, agent_pov: bool = False) -> np.ndarray:
-        """The picture of the whole world, or of what the agent sees, (H, W, 3) uint8.
+        """An RGB image of the whole world or of the agent's view, (H, W, 3) uint8.
 
         Args:
-            highlight: Whether the cells that the agent sees are lit.
-            tile_size: Pixels a side of one cell.
-            agent_pov: Whether to show the agent's view instead, which is always lit.
+            highlight: Whether to highlight the cells in the agent's view.
+            tile_size: Side length of a cell, in pixels.
+            agent_pov: Whether to show only the agent's view, which is always highlighted.
         """
         from babyai.render.blit import rgb_views
 
-        if self._is_unborn:
-            raise RuntimeError("there is nothing to draw yet: call reset() first")
+        if self._not_reset:
+            raise RuntimeError("call reset() before rendering")
         self.engine.observe(0)
         if agent_pov:
             return rgb_views(self.engine.images, tile_size)[0]

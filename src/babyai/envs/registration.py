@@ -1,4 +1,4 @@
-"""Puts every level into Gymnasium's registry as `babyai/<Level>-v0`. Needs neither the compiler nor torch."""
+"""Registration of levels with Gymnasium as `babyai/<Level>-v0`. Needs neither Numba nor torch."""
 
 import sys
 
@@ -15,27 +15,27 @@ def _register(level: Level) -> None:
         entry_point="babyai.envs.single:BabyAIEnv",
         vector_entry_point="babyai.envs.vector:BabyAIVectorEnv",
         kwargs={"level": level.name},
-        # Gymnasium's passive checker stumbles over the first step if the first reset was refused, for a misspelt
-        # mission say, and would hide what was wrong. Our tests run its full checker on every id instead.
+        # If the first reset raises an error, say because of a misspelled mission, Gymnasium's passive checker fails at
+        # the first step and hides that error. The tests run Gymnasium's full checker on every id instead.
         disable_env_checker=True,
     )
 
 
 def register_all() -> None:
-    """Registers the whole catalog; does nothing for ids that are there already."""
+    """Registers all levels of the catalog that are not registered yet."""
     for level in LEVELS.values():
         _register(level)
 
 
 def register_level(level: Level) -> Level:
-    """Adds a level of your own to the catalog and, as `babyai/<name>-v0`, to Gymnasium; returns it.
+    """Adds a custom level to the catalog and registers it with Gymnasium as `babyai/<name>-v0`; returns the level.
 
-    A level of yours that has the same name is replaced, so that a notebook cell can be run again.
+    A custom level with the same name is replaced, so that a notebook cell can be run again.
     """
     if level.name in BUILT_IN:
-        raise ValueError(f"{level.name!r} is one of BabyAI's own levels; choose another name")
+        raise ValueError(f"{level.name!r} is a built-in level; choose another name")
     LEVELS[level.name] = level
-    # Whoever imports Gymnasium later finds the whole catalog registered.
+    # If Gymnasium is not imported yet, its import will register the whole catalog.
     if sys.modules.get("gymnasium") is not None:
         _register(level)
     return level

@@ -1,4 +1,4 @@
-"""What observations look like: their kinds, and the Gymnasium space of each part."""
+"""Observation kinds, and the Gymnasium spaces of observations and actions."""
 
 import string
 from typing import Any, Literal
@@ -23,36 +23,36 @@ from babyai.world.language import Clause, Descriptor, Mission, MissionError, par
 from babyai.world.state import MAX_SIZE, ORIGIN, STRIDE
 
 Observation = Literal["symbolic", "rgb", "full", "text"]
-# Pixels a side of a cell in RGB observations, as in Minigrid's wrapper.
+# Side length in pixels of a cell in RGB observations, as in Minigrid's wrapper.
 TILE_PIXELS = 8
 NUM_HEADINGS = 4
-# More than the longest sentence about one cell of the view.
+# Upper bound on the length of a sentence about one cell of the view.
 CHARACTERS_PER_CELL = 72
 
 
 def _longest_mission() -> str:
-    thing = Descriptor(ANY_NOUN, PURPLE, IN_FRONT, definite=True)
-    side = (Clause(PUT_NEXT, thing, thing),) * 2
-    return str(Mission(side, AFTER, side))
+    descriptor = Descriptor(ANY_NOUN, PURPLE, IN_FRONT, definite=True)
+    half = (Clause(PUT_NEXT, descriptor, descriptor),) * 2
+    return str(Mission(half, AFTER, half))
 
 
 class MissionSpace(spaces.Text):
-    """All sentences of the Baby Language: samples are sentences, and only sentences are contained.
+    """The space of all sentences of the Baby Language.
 
-    Being a `Text` of fixed alphabet, it can be flattened and batched as Gymnasium does with any text.
+    It is a `Text` space with a fixed charset, so Gymnasium can flatten and batch it.
     """
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(len(_longest_mission()), charset=string.ascii_lowercase + " ,", seed=seed)
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """A random sentence; no world need be able to fulfil it."""
+        """A random sentence, drawn from the grammar."""
         if mask is not None or probability is not None:
-            raise ValueError("missions are drawn from a grammar, so no mask or probability of letters applies")
+            raise ValueError("missions are sampled from a grammar, which supports neither mask nor probability")
         return str(random_mission(self.np_random))
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a sentence of the Baby Language, in the letters of this space."""
+        """Whether `x` is a sentence of the Baby Language."""
         if not super().contains(x):
             return False
         try:
@@ -77,7 +77,7 @@ def image_space(observation: Observation, view_size: int, size: tuple[int, int])
 
 
 def single_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Dict:
-    """The space of one world's observation, its mission in English."""
+    """The observation space of a single environment; missions are English text."""
     parts = {
         "image": image_space(observation, view_size, size),
         "direction": spaces.Discrete(NUM_HEADINGS),
@@ -90,7 +90,7 @@ def single_space(observation: Observation, view_size: int, size: tuple[int, int]
 
 
 def token_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Dict:
-    """The space of one world's observation in a batch, its mission as token ids."""
+    """The observation space of one world of a vector environment; missions are token ids, (72,) uint8."""
     return spaces.Dict(
         {
             "image": image_space(observation, view_size, size),
@@ -101,11 +101,11 @@ def token_space(observation: Observation, view_size: int, size: tuple[int, int])
 
 
 def full_views(worlds: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Whole grids, each with its agent as (10, 0, heading): (N, W, H, 3) uint8, indexed [x][y].
+    """Whole grids, with the agents' cells encoded as (10, 0, heading): (N, W, H, 3) uint8, indexed [x][y].
 
     Args:
-        worlds: (N,) records, all of one size.
-        size: that (width, height).
+        worlds: (N,) records, all of the same size.
+        size: Their (width, height).
     """
     width, height = size
     grids = worlds["cells"][:, ORIGIN : ORIGIN + STRIDE * MAX_SIZE].reshape(-1, MAX_SIZE, STRIDE)

@@ -1,4 +1,4 @@
-"""Many worlds as one Gymnasium vector environment, with all three ways of beginning the next episode."""
+"""The native Gymnasium vector environment, with all three autoreset modes."""
 
 import time
 from collections.abc import Sequence
@@ -26,36 +26,36 @@ Arrays = dict[str, np.ndarray]
 
 
 class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
-    """N worlds. Made with `gymnasium.make_vec("babyai/GoTo-v0", num_envs=N, ...)`.
+    """An environment with N worlds. Create it with `gymnasium.make_vec("babyai/GoTo-v0", num_envs=N, ...)`.
 
-    Observations are `image`, (N, 7, 7, 3) uint8 (in other kinds as in `BabyAIEnv`), `direction`, (N,) int64, and
-    `mission`, (N, 72) uint8 token ids, which `mission_text` puts into English.
+    Observations are a dict of arrays: `image`, (N, 7, 7, 3) uint8 (other kinds as in `BabyAIEnv`), `direction`, (N,)
+    int64, and `mission`, (N, 72) uint8 token ids, which `mission_text` translates into English.
 
     When episodes end, `infos` has `episode` with the arrays `r`, `l` and `t` (return, length and seconds) and the mask
-    `_episode`, as from Gymnasium's RecordEpisodeStatistics (which insists on making these two keys itself: give it an
-    environment with `statistics=False`). `success` and `_success` say who succeeded. In SAME_STEP mode these two are in
-    `final_info` instead, and `final_obs` has the last observations, as arrays like the observations themselves, which
-    count where `_final_obs` is true.
+    `_episode`, as from Gymnasium's RecordEpisodeStatistics. (That wrapper raises an error if these keys already exist;
+    use it with `statistics=False`.) `success` and `_success` have the outcomes. In SAME_STEP mode these two are in
+    `final_info` instead, and `final_obs` has the final observations, as a dict of arrays that is valid where
+    `_final_obs` is true.
 
     Args:
-        num_envs: How many worlds.
+        num_envs: Number of worlds, N.
         level: A level or its name.
-        levels: Several of them, to be played side by side; world i plays number `i % len(levels)`.
-        rules: "paper" (the world of the paper) or "minigrid" (Minigrid 3.2.0 to the bit).
+        levels: Several levels instead of one; world i plays `levels[i % len(levels)]`.
+        rules: Rule set: "paper" (the world of the paper) or "minigrid" (identical to Minigrid 3.2.0).
         render_mode: None, "rgb_array" or "ansi".
         observation: "symbolic", "rgb" or "full".
-        view_size: The side of the agent's view, odd, 3 to 15.
-        agent_view_size: Minigrid's name for `view_size`.
+        view_size: Side length of the agent's view: odd, 3 to 15.
+        agent_view_size: Alias of `view_size`, as in Minigrid.
         autoreset_mode: A member of `gymnasium.vector.AutoresetMode`, or its value.
-        episodes: How an episode without a seed of its own begins: "stream", the world's generator goes on;
-            "next_seed", with the world's last seed plus `num_envs`, so that every episode has a name.
-        copy: Whether each call returns arrays of its own. Without, they are the engine's: read-only, and to be read
-            before the next call overwrites them.
-        statistics: Whether `infos` tells of the episodes that ended.
-        threads: How many threads share the work; results do not depend on it.
-        max_steps: The time limit of every episode; None leaves it to level and mission.
-        done_actions: An instruction counts only once the agent plays `done` on the step after fulfilling it.
-        tile_size: Pixels a side of one cell in pictures.
+        episodes: Seeding of episodes that are reset without a seed. "stream": the world's generator continues.
+            "next_seed": the world's last seed plus `num_envs`, so every episode can be reproduced by its seed.
+        copy: Whether each call returns new arrays. If False, the arrays are read-only views of the engine's, which the
+            next call overwrites.
+        statistics: Whether `infos` has episode statistics.
+        threads: Number of threads. Results do not depend on it.
+        max_steps: Time limit of every episode (default: depends on level and mission).
+        done_actions: Whether an instruction only counts as fulfilled if the next action is `done`.
+        tile_size: Side length of a cell in rendered images, in pixels.
     """
 
     def __init__(
@@ -81,7 +81,10 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         check_choice("render_mode", render_mode, (None, *RENDER_MODES))
         check_choice("observation of a vector environment", observation, OBSERVATIONS)
         view_size = view_size if agent_view_size is None else agent_view_size
-        self.num_envs, self.render_mode, self.tile_size, self.copy = num_envs, render_mode, tile_size, copy
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.tile_size = tile_size
+        self.copy = copy
         self.statistics = statistics
         self.autoreset_mode = _find_mode(autoreset_mode)
         self.metadata = {
@@ -91,24 +94,29 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         }
         played = [find_limited_level(each, rules, max_steps) for each in _choose_levels(level, levels)]
         self.engine = Engine(
-            *(played, num_envs),
-            **{"rules": rules, "episodes": episodes, "view_size": view_size},
-            **{"done_actions": done_actions, "threads": threads},
+            played,
+            num_envs,
+            rules=rules,
+            episodes=episodes,
+            view_size=view_size,
+            done_actions=done_actions,
+            threads=threads,
         )
-        self.observation_kind, self._size = observation, _common_size(played, observation)
+        self.observation_kind = observation
+        self._size = _common_size(played, observation)
         self.single_action_space = action_space()
         self.single_observation_space = token_space(observation, view_size, self._size)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        # Where Minigrid hands an object over late, its pixels, unlike its symbols, show it at once.
+        # In Minigrid's Carrying levels the first symbolic view does not show the carried object; the pixels do.
         self._shown_late = observation == "rgb" and rules == "minigrid" and any(each.carrying for each in played)
         self._image_shape = (num_envs, *image_space(observation, view_size, self._size).shape)
         self._frames: np.ndarray | None = None
         self._started = np.zeros(num_envs)
         self._step_counts = self.engine.worlds.view(np.ndarray)["step_count"]
-        self._ready = False
+        self._was_reset = False
 
-    # ------------------------------------------------------------ the two verbs
+    # ------------------------------------------------------------ reset and step
 
     def reset(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -116,14 +124,15 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         seed: int | Sequence[int | None] | np.ndarray | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Begins a new episode in every world, or where the option `reset_mask`, (N,) bool, is true.
+        """Starts a new episode in every world, or in those where the option `reset_mask`, (N,) bool, is true.
 
         Args:
-            seed: An int s gives world i the seed s + i; a sequence gives one seed a world, None to go on without.
-            options: May hold `reset_mask`.
+            seed: An int s gives world i the seed s + i; a sequence has one seed per world, or None for a world that is
+                reset without a seed (see `episodes`).
+            options: May have `reset_mask`.
 
         Returns:
-            The observations of all worlds, and an empty dict.
+            The observations of all worlds and an empty info dict.
         """
         given = check_options(options, OPTIONS)
         mask = self._check_mask(given["reset_mask"]) if "reset_mask" in given else np.ones(self.num_envs, dtype=bool)
@@ -131,48 +140,49 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             seed = check_seed(seed)
             super().reset(seed=seed)
         self.engine.reset(seed, mask)
-        self._begin(mask)
-        self._ready = True
+        self._start_episodes(mask)
+        self._was_reset = True
         return self._observe(), {}
 
     def step(self, actions: np.ndarray) -> tuple[Arrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Plays one action in each world.
+        """Takes one action in each world.
 
-        In NEXT_STEP mode, worlds whose episode ended in the step before begin the next one, whatever their action.
+        In NEXT_STEP mode, worlds whose episode ended in the previous step are reset, and their action is ignored.
 
         Args:
             actions: (N,) integers 0..6; see `babyai.Action`.
 
         Returns:
-            Observations, rewards (N,) float64, terminations and truncations (N,) bool, infos.
+            Observations, rewards (N,) float64, terminations (N,) bool, truncations (N,) bool, and infos.
         """
-        engine, next_step = self.engine, self.autoreset_mode is AutoresetMode.NEXT_STEP
-        resting = engine.done.copy() if next_step and self._ready else None
-        engine.step(actions, skip_done=resting is not None)
-        if resting is not None and resting.any():
-            engine.reset(chosen=resting)
-            self._begin(resting)
-        rewards, terminated, truncated = engine.rewards, engine.terminated, engine.truncated
-        if self.copy:
-            rewards, terminated, truncated = rewards.copy(), terminated.copy(), truncated.copy()
+        engine = self.engine
+        next_step = self.autoreset_mode is AutoresetMode.NEXT_STEP
+        to_reset = engine.done.copy() if next_step and self._was_reset else None
+        engine.step(actions, skip_done=to_reset is not None)
+        if to_reset is not None and to_reset.any():
+            engine.reset(chosen=to_reset)
+            self._start_episodes(to_reset)
+        rewards = engine.rewards.copy() if self.copy else engine.rewards
+        terminated = engine.terminated.copy() if self.copy else engine.terminated
+        truncated = engine.truncated.copy() if self.copy else engine.truncated
         ended = terminated | truncated
         which = ended.nonzero()[0]
-        infos = self._end(ended, which) if which.size else {}
+        infos = self._end_episodes(ended, which) if which.size else {}
         return self._observe(), rewards, terminated, truncated, infos
 
-    def _begin(self, begun: np.ndarray) -> None:
-        """Notes that episodes have begun in these worlds."""
-        self._started[begun] = time.perf_counter()
+    def _start_episodes(self, started: np.ndarray) -> None:
+        """Records the start time of episodes in these worlds, (N,) bool."""
+        self._started[started] = time.perf_counter()
         if self._shown_late:
-            for i in np.flatnonzero(begun):
+            for i in np.flatnonzero(started):
                 self.engine.observe(int(i))
 
-    def _end(self, ended: np.ndarray, which: np.ndarray) -> dict[str, Any]:
-        """What there is to say of the episodes that have just ended; in SAME_STEP mode the next ones begin.
+    def _end_episodes(self, ended: np.ndarray, which: np.ndarray) -> dict[str, Any]:
+        """The infos of episodes that have just ended; in SAME_STEP mode, also starts the next ones.
 
         Args:
-            ended: (N,) bool, the worlds in which they did.
-            which: The indices of these.
+            ended: (N,) bool, the worlds whose episode ended.
+            which: (K,) int64, the indices of these worlds.
         """
         infos: dict[str, Any] = {}
         if self.statistics:
@@ -180,17 +190,18 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         outcome = {"success": self.engine.rewards > 0, "_success": ended}
         if self.autoreset_mode is not AutoresetMode.SAME_STEP:
             return infos | outcome
-        infos |= {"final_obs": self._last_observations(which), "_final_obs": ended}
+        infos |= {"final_obs": self._final_observations(which), "_final_obs": ended}
         infos |= {"final_info": outcome, "_final_info": ended}
-        self._begin(self.engine.reset_done())
+        self._start_episodes(self.engine.reset_done())
         return infos
 
     def _statistics(self, which: np.ndarray) -> Arrays:
         """Return, length and seconds of the episodes that have just ended: (N,) each, 0 elsewhere."""
-        lengths, seconds = np.zeros(self.num_envs, dtype=np.int64), np.zeros(self.num_envs)
+        lengths = np.zeros(self.num_envs, dtype=np.int64)
         lengths[which] = self._step_counts[which]
+        seconds = np.zeros(self.num_envs)
         seconds[which] = time.perf_counter() - self._started[which]
-        # Only the last step of an episode pays.
+        # Only the last step of an episode has a reward, so the reward is the return.
         return {"r": self.engine.rewards.copy(), "l": lengths, "t": seconds}
 
     # ------------------------------------------------------------ observations
@@ -208,13 +219,13 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         return {"image": image, "direction": engine.directions.copy(), "mission": engine.missions.copy()}
 
     def _draw_frames(self) -> np.ndarray:
-        """The RGB observations, in an array that is kept for the next call."""
+        """The RGB observations, in an array that the next call overwrites."""
         frames = self._frames = np.empty(self._image_shape, dtype=np.uint8) if self._frames is None else self._frames
         blit_views(self.engine.images, *view_tiles(TILE_PIXELS), frames, 0, self.num_envs)
         return frames
 
-    def _last_observations(self, which: np.ndarray) -> Arrays:
-        """What there is to see now, before the next episodes begin; of pictures, only those of `which` are made."""
+    def _final_observations(self, which: np.ndarray) -> Arrays:
+        """The observations before the next episodes start; images that must be rendered are zero except in `which`."""
         engine = self.engine
         if self.observation_kind == "symbolic":
             image = engine.images.copy()
@@ -233,42 +244,43 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         return words_of(self.engine.missions[index])
 
     def snapshot(self, index: int) -> bytes:
-        """One world, whole, its generator included: a value to keep, compare, or give to `restore`."""
+        """The complete state of one world, including its random generator, for `restore`."""
         return self.engine.snapshot(index)
 
     def restore(self, index: int, snapshot: bytes) -> None:
-        """Puts one world back where a snapshot was taken; the next call shows it."""
+        """Restores one world from a snapshot; the next call returns its observation."""
         self.engine.restore(index, snapshot)
         self._started[index] = time.perf_counter()
 
     def render(self) -> tuple[Any, ...] | None:
-        """A picture or a drawing of each world, as `render_mode` says."""
+        """An image or text for each world, depending on `render_mode`."""
         if self.render_mode is None:
             gym.logger.warn(
-                "render() was called, but no render_mode was chosen: give make_vec() render_mode='rgb_array'"
+                "render() was called without a render_mode: pass render_mode='rgb_array' to gymnasium.make_vec()"
             )
             return None
-        if not self._ready:
-            raise RuntimeError("there is nothing to draw yet: call reset() first")
-        worlds, views = self.engine.worlds, self.engine.images
+        if not self._was_reset:
+            raise RuntimeError("call reset() before render()")
+        worlds = self.engine.worlds
+        views = self.engine.images
         if self.render_mode == "ansi":
             return tuple(f"{draw_text(w, color=True)}\n{self.mission_text(i)}" for i, w in enumerate(worlds))
         return tuple(draw_world(world, self.tile_size, view) for world, view in zip(worlds, views, strict=True))
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Ends the engine's threads."""
+        """Stops the engine's threads."""
         self.engine.close()
 
     def _check_mask(self, mask: Any) -> np.ndarray:
-        expected = f"the option 'reset_mask' must be an array ({self.num_envs},) of bool"
+        expected = f"the option 'reset_mask' must be an array of shape ({self.num_envs},) and dtype bool"
         if not isinstance(mask, np.ndarray):
             raise TypeError(f"{expected}, not {type(mask).__name__}")
         if mask.shape != (self.num_envs,):
             raise ValueError(f"{expected}, not of shape {mask.shape}")
         if mask.dtype != bool:
-            raise TypeError(f"{expected}, not of {mask.dtype}")
+            raise TypeError(f"{expected}, not of dtype {mask.dtype}")
         if not mask.any():
-            raise ValueError(f"{expected} with at least one True, or there is nothing to reset")
+            raise ValueError(f"{expected} with at least one True element")
         return mask
 
 
@@ -282,21 +294,21 @@ def _choose_levels(level: str | Level | None, levels: Sequence[str | Level] | No
     if levels is not None:
         return [levels] if isinstance(levels, str | Level) else levels
     if level is None:
-        raise ValueError("a vector environment needs a level: give `level`, or `levels` for several")
+        raise ValueError("a vector environment needs `level`, or `levels` for several levels")
     return [level]
 
 
 def _common_size(levels: Sequence[Level], observation: Observation) -> tuple[int, int]:
-    """The (width, height) of the levels' grids, which matters only where whole grids are observed."""
+    """The (width, height) of the levels' grids; levels may only differ in size if observations are not "full"."""
     sizes = {(level.width, level.height) for level in levels}
     if observation == "full" and len(sizes) > 1:
         names = " and ".join(f"{width} x {height}" for width, height in sorted(sizes))
-        raise ValueError(f"images of the full grid need levels of one size; these have {names} cells")
+        raise ValueError(f"full observations need levels of the same size, but these have {names} cells")
     return sizes.pop() if sizes else (0, 0)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """A view that cannot be written through: the engine redraws a view only where something changed in it."""
+    """A read-only view. The engine updates images incrementally, so a caller's changes to them would persist."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""The command `babyai evaluate`. It imports what it needs when it runs."""
+"""The command `babyai evaluate`."""
 
 import sys
 from collections.abc import Iterator
@@ -27,27 +27,27 @@ def evaluate(
     trust: bool = False,
     json: Path | None = None,
 ) -> None:
-    """Measure how often a player succeeds, and set it beside the paper's Table 4.
+    """Evaluate an agent or the expert: success rates with 95 % intervals, next to the paper's Table 4.
 
     Args:
-        who: The folder of an agent or of a run (its best checkpoint plays), or `expert`, `teacher` or `random`.
-        levels: One level, several with commas between, or `all`: the nineteen of the paper.
-        missions: How many of each level; the paper's 512 say little about the difference between 99 % and 100 %.
-        first_seed: Of the first mission. Seeds from 10^9 on are for choosing checkpoints, from 2 * 10^9 on for tests.
-        sample: Draw actions from the agent's policy, rather than take the likeliest.
-        seed: Decides what is drawn.
-        device: Where an agent runs: `auto`, `cpu`, `cuda`, `cuda:1`.
-        precision: `auto` is bf16 on a GPU and float32 elsewhere.
-        rules: The world of the paper, or Minigrid 3.2.0 with its defects.
-        worlds: How many missions are played at once; what suits the player unless told.
-        trust: Run the code of a model of your own, which the agent's folder names.
-        json: Also write the results to this file.
+        who: Agent to evaluate: the folder of an agent or run (its best checkpoint), or `expert`, `teacher`, `random`.
+        levels: Level, several separated by commas, or `all` for the paper's nineteen.
+        missions: Missions per level. The paper's 512 cannot tell 99 % from 100 %.
+        first_seed: Seed of the first mission. Seeds from 10^9 on are for validation, from 2 * 10^9 on for test.
+        sample: Sample actions from the policy, rather than take the argmax.
+        seed: Random seed for sampling.
+        device: Device of an agent: auto (a GPU if there is one), cpu, cuda, cuda:1.
+        precision: Precision; auto is bf16 on a GPU and float32 elsewhere.
+        rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
+        worlds: Parallel worlds; default: what suits the player.
+        trust: Trust the checkpoint: run the code of a custom policy that it names.
+        json: JSON file to write the results to.
     """
-    from babyai.demos.commands import console
+    from babyai.console import console
 
     names = _find_levels(levels, rules)
     if json is not None and not json.absolute().parent.is_dir():
-        raise ValueError(f"the results cannot be written to {json}: there is no folder {json.parent}")
+        raise ValueError(f"cannot write the results to {json}: there is no folder {json.parent}")
     player = _find_player(who, device, precision, sample, seed, trust)
     options = {"missions": missions, "first_seed": first_seed, "worlds": worlds, "rules": rules}
     results: list[Evaluation] = []
@@ -56,11 +56,11 @@ def evaluate(
             results.append(result)
     except KeyboardInterrupt:
         if not results:
-            sys.exit("babyai: stopped before the first level was through")
+            sys.exit("babyai: stopped before the first level was finished")
     screen = console()
-    # Long lines are better than columns cut short.
+    # Long lines are better than truncated columns.
     screen.width = max(screen.width, 100)
-    screen.print(f"{_describe(who, player)}: {missions:,} missions a level, seeds from {first_seed:,} on\n")
+    screen.print(f"{_describe(who, player)}: {missions:,} missions per level, seeds from {first_seed:,}\n")
     screen.print(_table(results))
     screen.print("\n" + "\n".join(_verdict(results)))
     if json is not None:
@@ -71,8 +71,8 @@ def evaluate(
 
 
 def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterator["Evaluation"]:
-    """Plays one level after the other, and shows how far that is."""
-    from babyai.demos.commands import progress
+    """Plays one level after the other, with a progress bar."""
+    from babyai.console import progress
     from babyai.evaluation.evaluate import evaluate as play
 
     missions = options["missions"]
@@ -86,7 +86,7 @@ def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterat
 
 
 def _find_levels(levels: str, rules: Any) -> list[str]:
-    """The names of the levels asked for; a wrong one is refused before anything is played."""
+    """The levels' names; raises if one is unknown."""
     from babyai.levels.catalog import PAPER_LEVELS, find_level
 
     if levels.strip().lower() == "all":
@@ -95,7 +95,7 @@ def _find_levels(levels: str, rules: Any) -> list[str]:
 
 
 def _find_player(who: str, device: str, precision: str, sample: bool, seed: int, trust: bool) -> "Player":
-    """Who plays, ready to."""
+    """The player."""
     from babyai.evaluation.players import AgentPlayer, ExpertPlayer, RandomPlayer
 
     if who == "random":
@@ -109,22 +109,22 @@ def _find_player(who: str, device: str, precision: str, sample: bool, seed: int,
     try:
         model = Agent.load(who, device=device, trust=trust).model
     except FileNotFoundError as error:
-        raise ValueError(f"{error}; expert, teacher and random need none") from None
+        raise ValueError(f"{error}; or evaluate expert, teacher or random") from None
     chosen: Any = None if precision == "auto" else precision
     return AgentPlayer(model, precision=chosen, sample=sample, seed=seed)
 
 
 def _describe(who: str, player: Any) -> str:
-    """The player in words."""
+    """The player's settings, for the heading."""
     from babyai.evaluation.players import AgentPlayer
 
     if not isinstance(player, AgentPlayer):
         return who
-    return f"{who} ({'sampled' if player.sample else 'likeliest'} actions, {player.device}, {player.precision})"
+    return f"{who} ({'sampled' if player.sample else 'argmax'} actions, {player.device}, {player.precision})"
 
 
 def _table(results: "list[Evaluation]") -> Any:
-    """A row a level, the paper's figures at its end."""
+    """One row per level, with the paper's figures."""
     from rich.table import Table
 
     from babyai.evaluation.paper import BASELINES
@@ -150,24 +150,24 @@ def _table(results: "list[Evaluation]") -> Any:
 
 
 def _compare(result: "Evaluation") -> str:
-    """Whether the success rate is at least 99 %, as far as the missions can tell."""
+    """Whether the success rate is at least 99 %, as far as the interval tells."""
     from babyai.evaluation.statistics import SOLVED
 
     return "yes" if result.proves(SOLVED) else "no" if result.high < SOLVED else "open"
 
 
 def _verdict(results: "list[Evaluation]") -> list[str]:
-    """What the table proves, and what it would take to prove the rest."""
+    """What the table shows, and how many missions it would take to show the rest."""
     from babyai.evaluation.statistics import missions_needed
 
     answers = [_compare(result) for result in results]
-    lines = [f"99 %: proven on {answers.count('yes')} of {len(results)} levels, disproven on {answers.count('no')}"]
+    lines = [f"99 %: reached on {answers.count('yes')} of {len(results)} levels, missed on {answers.count('no')}"]
     for result, answer in zip(results, answers, strict=True):
         if answer == "open":
             needed = missions_needed(result.success_rate)
             lines.append(
-                f"{result.level}: {result.successes:,} of {result.missions:,} leave it open; "
-                + (f"at this rate it takes about {needed:,} missions to tell" if needed else "no number would tell")
+                f"{result.level}: undecided with {result.successes:,} of {result.missions:,}; "
+                + (f"at this rate about {needed:,} missions would tell" if needed else "no number would tell")
             )
     return lines
 
@@ -177,7 +177,7 @@ def _write(path: Path, who: str, player: Any, results: "list[Evaluation]") -> No
     from json import dumps
 
     from babyai import __version__
-    from babyai.demos.store import atomic_file
+    from babyai.atomic_io import atomic_file
     from babyai.evaluation.paper import BASELINES
 
     settings = {name: str(getattr(player, name)) for name in ("device", "precision") if hasattr(player, name)}

@@ -1,7 +1,6 @@
-"""A player's success over many missions, each with a seed of its own.
+"""Evaluation: a player's success rate over many missions, each with a seed of its own.
 
-Seeds below 10^9 are for training, those from 10^9 on for choosing among checkpoints, and those from 2 * 10^9 on for
-the figure that is reported, which has then been chosen by nothing.
+`babyai.seeds` says which seeds are for training, validation and test.
 """
 
 import time
@@ -15,19 +14,18 @@ from babyai.engine import Engine, check_seed
 from babyai.evaluation.players import Player, evaluation_mode
 from babyai.evaluation.statistics import SOLVED, wilson_interval
 from babyai.levels.catalog import Level, Rules
+from babyai.seeds import TEST_SEED
 
-VALIDATION_SEED = 10**9
-TEST_SEED = 2 * 10**9
 MISSIONS = 512
-# More worlds than this do not help a GPU much, and most of them would rest while the last missions end.
-MOST_WORLDS = 512
+# More worlds help a GPU little, and most of them would idle while the last episodes end.
+MAX_WORLDS = 512
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a player did on a level. A mission succeeds if it is rewarded."""
+    """A player's results on a level. A mission succeeds if its reward is positive."""
 
     level: str
     rules: Rules
@@ -58,11 +56,11 @@ class Evaluation:
         return self.first_seed + np.flatnonzero(self.rewards <= 0)
 
     def proves(self, threshold: float = SOLVED) -> bool:
-        """Whether the whole interval lies at the threshold or above it."""
+        """Whether the whole interval is at or above the threshold."""
         return self.low >= threshold
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the single missions, ready for JSON."""
+        """All but the individual missions, as JSON."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("rewards", "lengths")}
 
 
@@ -76,59 +74,62 @@ def evaluate(
     rules: Rules = "paper",
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Plays the missions first_seed, first_seed + 1, ... of a level, many side by side.
+    """Plays the missions first_seed, first_seed + 1, ... of a level, many in parallel.
 
-    How many are played side by side does not matter to the outcome, save for the rounding of a network's numbers.
+    The number of parallel worlds does not change the result, except for rounding in a network.
 
     Args:
-        player: Who plays; see `babyai.evaluation.players`. A network is in evaluation mode meanwhile.
+        player: See `babyai.evaluation.players`. A network is put in evaluation mode.
         level: The level or its name.
-        missions: How many.
-        first_seed: The seed of the first.
-        worlds: How many are played at once; None: what suits the player.
+        missions: Number of missions.
+        first_seed: Seed of the first mission.
+        worlds: Number of parallel worlds; default: what suits the player.
         rules: "paper" or "minigrid".
-        progress: Told how many missions are over, and of how many.
+        progress: Called with the number of finished missions and the total.
     """
     if missions < 1 or (worlds is not None and worlds < 1):
         raise ValueError(f"there must be at least one mission and one world, not {missions} and {worlds}")
     first_seed = check_seed(first_seed)
     check_seed(first_seed + missions - 1)
-    begun = time.perf_counter()
-    count = min(missions, worlds or getattr(player, "best_worlds", None) or MOST_WORLDS)
+    started = time.perf_counter()
+    count = min(missions, worlds or getattr(player, "best_worlds", None) or MAX_WORLDS)
     engine = Engine(level, count, rules=rules)
     with evaluation_mode(player):
         rewards, lengths = _play(player, engine, missions, first_seed, progress)
-    return _summarize(engine.levels[0].name, rules, first_seed, rewards, lengths, time.perf_counter() - begun)
+    return _summarize(engine.levels[0].name, rules, first_seed, rewards, lengths, time.perf_counter() - started)
 
 
 def _play(
     player: Player, engine: Engine, missions: int, first_seed: int, progress: Progress | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reward and the length of each mission: (missions,) each."""
-    rewards, lengths = np.zeros(missions), np.zeros(missions, dtype=np.int64)
+    rewards = np.zeros(missions)
+    lengths = np.zeros(missions, dtype=np.int64)
     step_counts = engine.worlds.view(np.ndarray)["step_count"]
     playing = np.arange(engine.num_worlds)  # the mission of each world
-    started, finished = engine.num_worlds, 0
+    num_started = engine.num_worlds
+    num_finished = 0
     engine.reset(first_seed + playing)
     player.begin(engine)
-    first = np.ones(engine.num_worlds, dtype=bool)
-    while finished < missions:
-        engine.step(player.act(engine, first), skip_done=True)
-        first = np.zeros(engine.num_worlds, dtype=bool)
+    starts = np.ones(engine.num_worlds, dtype=bool)
+    while num_finished < missions:
+        engine.step(player.act(engine, starts), skip_done=True)
+        starts = np.zeros(engine.num_worlds, dtype=bool)
         ended = np.flatnonzero(engine.terminated | engine.truncated)
         if not ended.size:
             continue
-        # Only the last step of an episode pays.
-        rewards[playing[ended]], lengths[playing[ended]] = engine.rewards[ended], step_counts[ended]
-        finished += ended.size
-        free = ended[: missions - started]
+        # Only the last step of an episode is rewarded.
+        rewards[playing[ended]] = engine.rewards[ended]
+        lengths[playing[ended]] = step_counts[ended]
+        num_finished += ended.size
+        free = ended[: missions - num_started]
         if free.size:
-            playing[free] = started + np.arange(free.size)
-            started += free.size
-            first[free] = True
-            engine.reset(first_seed + playing, first)
+            playing[free] = num_started + np.arange(free.size)
+            num_started += free.size
+            starts[free] = True
+            engine.reset(first_seed + playing, starts)
         if progress is not None:
-            progress(finished, missions)
+            progress(num_finished, missions)
     return rewards, lengths
 
 
@@ -136,7 +137,8 @@ def _summarize(
     level: str, rules: Rules, first_seed: int, rewards: np.ndarray, lengths: np.ndarray, seconds: float
 ) -> Evaluation:
     won = rewards > 0
-    successes, missions = int(won.sum()), len(rewards)
+    successes = int(won.sum())
+    missions = len(rewards)
     low, high = wilson_interval(successes, missions)
     return Evaluation(
         level=level,

@@ -1,21 +1,22 @@
-"""What the paper reports of its agents: Table 4, for measurements to stand beside."""
+"""Results reported in the paper (Table 4), to compare measurements with."""
 
 from typing import NamedTuple
 
 MISSIONS = 512
-"""How many missions each success rate of the table was counted over."""
+"""Number of missions per success rate."""
 
 
 class Baseline(NamedTuple):
-    """A row of Table 4: one big agent trained on a million demonstrations, and what these were like."""
+    """A row of Table 4: a big agent trained on a million demonstrations, and the lengths of these demonstrations."""
 
     success_10: float
-    """The success rate of BabyAI 1.0, in per cent."""
+    """Success rate of BabyAI 1.0, in percent."""
     success_11: float
-    """The success rate of BabyAI 1.1, in per cent."""
+    """Success rate of BabyAI 1.1, in percent."""
     demo_length: float
-    """The mean number of steps of a demonstration."""
+    """Mean number of steps of a demonstration."""
     demo_length_std: float
+    """Standard deviation of the number of steps."""
 
 
 BASELINES = {

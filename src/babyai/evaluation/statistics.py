@@ -1,7 +1,7 @@
-"""How sure a measurement is: intervals, tests, and the smoothed figures that the paper reports.
+"""Confidence intervals, Welch's t-test, and the smoothed metrics that the paper reports.
 
-Standard deviations are those of the population (divided by n, not n - 1) wherever they describe a set of runs, since
-that is what the paper prints; Welch's test turns them into estimates by itself.
+Standard deviations over runs are population standard deviations (divided by n, not n - 1), as in the paper. Welch's
+test converts them to sample standard deviations.
 """
 
 import math
@@ -12,31 +12,32 @@ from statistics import NormalDist
 import numpy as np
 
 Numbers = Sequence[float] | np.ndarray
-# The paper calls a level solved from here on.
+# The success rate from which on the paper considers a level solved.
 SOLVED = 0.99
-# The paper's 99 % band is the mean plus and minus this many standard deviations.
+# The half-width of the paper's 99 % band, in standard deviations.
 BAND = 2.576
 
-# ------------------------------------------------------------ a success rate
+# ------------------------------------------------------------ success rates
 
 
 def wilson_interval(successes: int, count: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The lowest and the highest success rate that `successes` out of `count` leave plausible (Wilson 1927)."""
+    """Wilson score interval (low, high) of the success rate, given `successes` out of `count` (Wilson, 1927)."""
     if count < 1 or not 0 <= successes <= count:
-        raise ValueError(f"{successes} successes out of {count} are not a success rate")
+        raise ValueError(f"successes must be between 0 and count, and count at least 1, not {successes} of {count}")
     z = _normal_quantile(confidence)
-    rate, slack = successes / count, z * z / count
-    center = (rate + slack / 2) / (1 + slack)
-    spread = z / (1 + slack) * math.sqrt(rate * (1 - rate) / count + slack / count / 4)
-    low = 0.0 if successes == 0 else center - spread
-    high = 1.0 if successes == count else center + spread
+    rate = successes / count
+    shrinkage = z * z / count
+    center = (rate + shrinkage / 2) / (1 + shrinkage)
+    half_width = z / (1 + shrinkage) * math.sqrt(rate * (1 - rate) / count + shrinkage / count / 4)
+    low = 0.0 if successes == 0 else center - half_width
+    high = 1.0 if successes == count else center + half_width
     return low, high
 
 
 def missions_needed(rate: float, threshold: float = SOLVED, confidence: float = 0.95) -> int | None:
-    """How many missions it takes until a success rate puts the whole Wilson interval on one side of `threshold`.
+    """Number of missions after which the Wilson interval of a success rate no longer contains `threshold`.
 
-    None where no number would do, because the rate is the threshold.
+    None if the rate equals the threshold, so that no number suffices.
     """
     if rate == threshold:
         return None
@@ -46,103 +47,105 @@ def missions_needed(rate: float, threshold: float = SOLVED, confidence: float = 
 
 def _normal_quantile(confidence: float) -> float:
     if not 0 < confidence < 1:
-        raise ValueError(f"a confidence must lie between 0 and 1, as 0.95 does, not {confidence}")
+        raise ValueError(f"confidence must be between 0 and 1, such as 0.95, not {confidence}")
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
-# ------------------------------------------------------------ runs beside runs
+# ------------------------------------------------------------ comparing runs
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Several runs in three numbers, as papers print them."""
+    """Mean and standard deviation over several runs."""
 
     mean: float
     std: float
-    """Of the population: divided by n."""
+    """Population standard deviation (divided by n)."""
     count: int
 
     @property
     def band(self) -> tuple[float, float]:
-        """The paper's 99 % band."""
+        """The paper's 99 % band (low, high)."""
         return self.mean - BAND * self.std, self.mean + BAND * self.std
 
 
 def summarize(values: Numbers) -> Summary:
-    """Mean, population standard deviation and number of the values."""
-    every = np.asarray(values, dtype=np.float64)
-    if every.ndim != 1 or every.size == 0:
-        raise ValueError(f"a summary needs one row of at least one value, not an array of {every.shape}")
-    return Summary(float(every.mean()), float(every.std()), every.size)
+    """Mean, population standard deviation and count of the values."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"expected a one-dimensional array with at least one value, not one of shape {array.shape}")
+    return Summary(float(array.mean()), float(array.std()), array.size)
 
 
 @dataclass(frozen=True)
 class WelchTest:
-    """The outcome of Welch's two-sided test."""
+    """The result of Welch's two-sided t-test."""
 
     t: float
     p: float
     degrees: float
-    """The degrees of freedom."""
+    """Degrees of freedom."""
     difference: float
     """The first mean minus the second."""
     low: float
     high: float
-    """The interval of the difference."""
+    """The confidence interval of the difference is (low, high)."""
 
 
 def welch_test(first: Numbers, second: Numbers, confidence: float = 0.95) -> WelchTest:
-    """Whether two sets of runs differ in their means; their variances need not be equal."""
+    """Welch's t-test: whether the means of two sets of runs differ, without assuming equal variances."""
     return welch_test_of_summaries(summarize(first), summarize(second), confidence)
 
 
 def welch_test_of_summaries(first: Summary, second: Summary, confidence: float = 0.95) -> WelchTest:
-    """The same from mean, population standard deviation and number, for results that are known only from print."""
+    """Welch's t-test from means, population standard deviations and counts, for published results."""
     if min(first.count, second.count) < 2:
-        raise ValueError(f"Welch's test needs two runs or more on each side, not {first.count} and {second.count}")
+        raise ValueError(f"Welch's test needs at least two runs on each side, not {first.count} and {second.count}")
     from scipy.stats import t as student
 
     difference = first.mean - second.mean
-    # The variance of each mean; n - 1 turns the population's standard deviation into an estimate.
-    a, b = first.std**2 / (first.count - 1), second.std**2 / (second.count - 1)
-    error = math.sqrt(a + b)
+    # The squared standard error of each mean; n - 1 converts the population variance to the sample variance.
+    first_variance = first.std**2 / (first.count - 1)
+    second_variance = second.std**2 / (second.count - 1)
+    variance = first_variance + second_variance
+    error = math.sqrt(variance)
     if error == 0:
-        # Runs that never vary: any difference at all is one.
+        # Without any variance, every difference is significant.
         t = math.copysign(math.inf, difference) if difference else 0.0
         return WelchTest(t, 0.0 if difference else 1.0, math.nan, difference, difference, difference)
-    degrees = (a + b) ** 2 / (a**2 / (first.count - 1) + b**2 / (second.count - 1))
+    degrees = variance**2 / (first_variance**2 / (first.count - 1) + second_variance**2 / (second.count - 1))
     t = difference / error
-    reach = error * float(student.ppf((1 + confidence) / 2, degrees))
+    half_width = error * float(student.ppf((1 + confidence) / 2, degrees))
     p = 2 * float(student.sf(abs(t), degrees))
-    return WelchTest(t, p, degrees, difference, difference - reach, difference + reach)
+    return WelchTest(t, p, degrees, difference, difference - half_width, difference + half_width)
 
 
-# ------------------------------------------------------------ a run over time
+# ------------------------------------------------------------ learning curves
 
 
 def centered_means(values: Numbers, window: int) -> np.ndarray:
-    """The mean of a window around each value, NaN where the window does not fit.
+    """Centered rolling mean, NaN where the window does not fit.
 
-    An even window has one value more before its center than after, as in pandas' `rolling(window, center=True)`, which
-    the authors used.
+    An even window has one value more before its center than after it, like pandas' `rolling(window, center=True)`,
+    which the authors used.
 
     Returns:
-        (n,) float64, as many as there are values.
+        (n,) float64, one mean per value.
     """
     if window < 1:
-        raise ValueError(f"a window must hold at least one value, not {window}")
-    every = np.asarray(values, dtype=np.float64)
-    means = np.full(len(every), np.nan)
-    for first in range(len(every) - window + 1):
-        # A correctly rounded sum, so that a hundred times 0.99 reaches 0.99.
-        means[first + window // 2] = math.fsum(every[first : first + window]) / window
+        raise ValueError(f"window must have at least one value, not {window}")
+    array = np.asarray(values, dtype=np.float64)
+    means = np.full(len(array), np.nan)
+    for first in range(len(array) - window + 1):
+        # A correctly rounded sum, so that the mean of a hundred times 0.99 is 0.99.
+        means[first + window // 2] = math.fsum(array[first : first + window]) / window
     return means
 
 
 def best_rolling_mean(values: Numbers, window: int) -> float | None:
-    """The highest centered mean: the paper's success rate of a run, over its validations (window 100, or 10).
+    """Highest centered rolling mean. Over validations, it is the paper's success rate of a run (window 100, or 10).
 
-    None where there are fewer values than the window holds.
+    None if there are fewer values than the window has.
     """
     means = centered_means(values, window)
     means = means[~np.isnan(means)]
@@ -152,16 +155,16 @@ def best_rolling_mean(values: Numbers, window: int) -> float | None:
 def centered_sample_efficiency(
     success_rates: Numbers, episodes: Sequence[int] | np.ndarray, window: int, threshold: float = SOLVED
 ) -> int | None:
-    """The episodes that a PPO run took to solve its level, as the paper counts them; None if it did not.
+    """Sample efficiency of a PPO run as in the paper: the number of episodes until the level is solved; None if never.
 
     Args:
-        success_rates: (n,) of each row of the log.
-        episodes: (n,) finished up to that row, since training began.
-        window: Rows of the log, a row being ten updates: 100 in the paper, 10 for GoToRedBallGrey.
-        threshold: What the centered mean has to reach.
+        success_rates: (n,) success rate of each row of the log.
+        episodes: (n,) number of episodes finished since the start of training, at each row.
+        window: Rolling window in rows of the log (ten updates each): 100 in the paper, 10 for GoToRedBallGrey.
+        threshold: Success rate that the centered rolling mean must reach.
     """
     if len(success_rates) != len(episodes):
-        raise ValueError(f"there are {len(success_rates)} success rates and {len(episodes)} counts of episodes")
+        raise ValueError(f"expected one episode count per success rate, got {len(success_rates)} and {len(episodes)}")
     reached = np.flatnonzero(centered_means(success_rates, window) >= threshold)
     return int(episodes[reached[0]]) if reached.size else None
 
@@ -169,15 +172,15 @@ def centered_sample_efficiency(
 def trailing_sample_efficiency(
     successes: Sequence[bool] | np.ndarray, window: int = 1000, threshold: float = SOLVED
 ) -> int | None:
-    """The episodes finished when the last `window` of them first had a success rate of `threshold`; None if never.
+    """Number of episodes until the last `window` episodes have a success rate of `threshold`; None if never.
 
     Args:
-        successes: (n,) bool, of each episode in the order in which they ended.
-        window: How many episodes.
-        threshold: The success rate among them.
+        successes: (n,) bool, the success of each episode, in the order in which they ended.
+        window: Trailing window, in episodes.
+        threshold: Success rate to reach.
     """
     if window < 1:
-        raise ValueError(f"a window must hold at least one value, not {window}")
+        raise ValueError(f"window must have at least one value, not {window}")
     counts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(successes, dtype=bool))])
     reached = np.flatnonzero((counts[window:] - counts[:-window]) / window >= threshold)
     return int(reached[0]) + window if reached.size else None

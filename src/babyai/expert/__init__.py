@@ -1,1 +1,1 @@
-"""The expert: a partially sighted planner that carries out any mission, and advises whoever does so instead."""
+"""The expert: a planner with the agent's partial view that solves missions and advises other agents."""

@@ -1,4 +1,4 @@
-"""What an action, the expert's own or somebody else's, does to the stack of subgoals before it is asked again."""
+"""Updates the stack of subgoals after an action, which may differ from the advice."""
 
 from babyai._jit import njit
 from babyai.expert.planner import (
@@ -8,7 +8,7 @@ from babyai.expert.planner import (
     GO_NEXT_TO,
     NOWHERE,
     OPENING,
-    TAKING,
+    PICKING_UP,
     TO_EXPLORE,
     TO_UNLOCK,
     find_drop_cell,
@@ -21,8 +21,8 @@ from babyai.world.view import STEPS
 
 
 @njit
-def _plan_undoing(s, e, action):
-    """Plans to take back an action that the top of the stack had not asked for."""
+def _push_undo(s, e, action):
+    """Pushes subgoals that undo an action other than the one the top of the stack had planned."""
     right = STEPS[(int(s.agent_dir) + 1) & 3]
     if action == FORWARD:
         if s.agent != e.agent:
@@ -32,7 +32,7 @@ def _plan_undoing(s, e, action):
     elif action == RIGHT:
         push_go_to_cell(e, int(s.agent) - right)
     elif action == DROP and e.carrying and not s.carrying:
-        push_plain(e, TAKING)
+        push_plain(e, PICKING_UP)
     elif action == PICKUP and s.carrying and not e.carrying:
         push_plain(e, DROPPING)
     elif action == TOGGLE:
@@ -43,18 +43,18 @@ def _plan_undoing(s, e, action):
 
 
 @njit
-def follow_up(s, e, f, action):
-    """Brings the stack up to date after an action; False where the reference would have nowhere to drop a key."""
+def update_stack(s, e, f, action):
+    """Updates the stack after an action; returns False where the reference would find no cell to drop a key."""
     top = e.depth - 1
     if top < 0:
         return True
     kind = e.kinds[top]
     if kind == GO_NEXT_TO:
         if action in (PICKUP, DROP, TOGGLE):
-            _plan_undoing(s, e, action)
+            _push_undo(s, e, action)
     elif kind == OPENING:
         if action != TOGGLE:
-            _plan_undoing(s, e, action)
+            _push_undo(s, e, action)
         else:
             unlocking = e.reasons[top] == TO_UNLOCK
             e.depth -= 1
@@ -68,13 +68,13 @@ def follow_up(s, e, f, action):
         if action == (TOGGLE if kind == CLOSING else DROP):
             e.depth -= 1
         elif action in (FORWARD, LEFT, RIGHT):
-            _plan_undoing(s, e, action)
-    elif kind == TAKING:
+            _push_undo(s, e, action)
+    elif kind == PICKING_UP:
         if action == PICKUP:
             e.depth -= 1
         elif action in (LEFT, RIGHT):
-            _plan_undoing(s, e, action)
-    # Exploration is planned anew at every step.
+            _push_undo(s, e, action)
+    # Exploration is replanned at every step.
     while e.depth > 0 and (e.kinds[e.depth - 1] == EXPLORING or e.reasons[e.depth - 1] == TO_EXPLORE):
         e.depth -= 1
     return True

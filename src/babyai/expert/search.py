@@ -1,8 +1,8 @@
-"""Paths through what has been seen: one breadth-first search, spread no further than it is asked about.
+"""Paths through the cells seen so far: a lazy breadth-first search.
 
-Cells enter the search in a fixed order that does not depend on what is looked for, so one search answers every
-question about a world as it stands: the way to a cell, the nearest cell of some kind. It runs in two phases: first
-around objects, then, from all that was reached, through them.
+Cells are visited in a fixed order that does not depend on the query, so one search answers all queries about the
+current state: the path to a cell, or the nearest cell of some kind. It has two phases: first around objects, then,
+starting from all visited cells, through objects.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from babyai._jit import njit
 from babyai.world.codes import DOOR, EMPTY, KEY, KIND_MASK, LOCKED_DOOR, OPAQUE
 from babyai.world.view import STEPS, visible_window
 
-# In which order the neighbors of a cell are tried, by the heading in which it was entered. The reference's order
-# depends on the compass; the teacher's is straight on, right, left, back.
+# The order in which the neighbors of a cell are visited, by the heading in which it was entered. The reference's order
+# depends on the absolute heading; the teacher's order is forward, right, left, back.
 REFERENCE_ORDER, RELATIVE_ORDER = range(2)
 NEIGHBORS = np.array(
     [
@@ -25,14 +25,16 @@ NEIGHBORS = np.array(
 
 @njit
 def is_seen(e, p):
+    """Returns whether cell `p` has been seen."""
     return e.seen[p] != 0
 
 
 @njit
-def look(s, e):
-    """Adds what the agent sees now to what has been seen."""
+def update_seen(s, e):
+    """Marks the cells in the agent's view as seen."""
     heading = int(s.agent_dir)
-    ahead, right = STEPS[heading], STEPS[(heading + 1) & 3]
+    ahead = STEPS[heading]
+    right = STEPS[(heading + 1) & 3]
     window = visible_window(s)
     row_start = int(s.agent) - 3 * right
     while window:
@@ -48,18 +50,19 @@ def look(s, e):
 
 
 @njit
-def begin_search(f, s):
-    """Starts anew from where the agent stands."""
+def start_search(f, s):
+    """Starts a new search at the agent's position."""
     f.epoch += 1
     f.count = 0
     f.next = 0
     f.blockers = 0
     f.unblocked = -1
-    _reach(f, int(s.agent), int(s.agent), 0, int(s.agent_dir))
+    _visit(f, int(s.agent), int(s.agent), 0, int(s.agent_dir))
 
 
 @njit
-def _reach(f, p, parent, distance, heading):
+def _visit(f, p, parent, distance, heading):
+    """Appends cell `p` to the visited cells."""
     f.stamp[p] = f.epoch
     f.parent[p] = parent
     f.distance[p] = distance
@@ -71,7 +74,7 @@ def _reach(f, p, parent, distance, heading):
 
 @njit
 def can_pass(s, e, p, blockers):
-    """Whether a search goes on through cell `p`: seen, and free, an open door, or (with blockers) an object."""
+    """Returns whether paths may go through cell `p`: seen, and empty, an open door or (with `blockers`) an object."""
     cell = int(s.cells[p])
     if not is_seen(e, p):
         return False
@@ -79,8 +82,8 @@ def can_pass(s, e, p, blockers):
 
 
 @njit
-def _spread(f, s, e):
-    """Goes on from the next cell; False when there is none left, in either phase."""
+def _expand_next(f, s, e):
+    """Expands the next cell; returns False if both phases are finished."""
     while f.next == f.count:
         if f.blockers:
             return False
@@ -88,47 +91,47 @@ def _spread(f, s, e):
         f.unblocked = f.count
         f.next = 0
     p = int(f.order[f.next])
-    # In the second phase the cells of the first count as entered heading right, as in the reference.
+    # As in the reference, the second phase treats the cells of the first as entered heading right.
     heading = int(f.entered[f.next])
     if f.blockers and f.next < f.unblocked:
         heading = 0
     f.next += 1
     if p == int(s.agent) or can_pass(s, e, p, f.blockers):
         for k in range(4):
-            way = NEIGHBORS[REFERENCE_ORDER, heading, k]
-            q = p + STEPS[way]
+            direction = NEIGHBORS[REFERENCE_ORDER, heading, k]
+            q = p + STEPS[direction]
             if f.stamp[q] != f.epoch:
-                _reach(f, q, p, int(f.distance[p]) + 1, way)
+                _visit(f, q, p, int(f.distance[p]) + 1, direction)
     return True
 
 
 @njit
-def reaches(f, s, e, p, with_blockers):
-    """Whether there is a way to cell `p` (into it, whatever lies there)."""
+def has_path(f, s, e, p, with_blockers):
+    """Returns whether there is a path to cell `p`, regardless of what is on the cell itself."""
     while f.stamp[p] != f.epoch:
         if not with_blockers and (f.blockers or (f.next == f.count)):
             return False
-        if not _spread(f, s, e):
+        if not _expand_next(f, s, e):
             return False
-    return with_blockers or not is_blocked(f, p)
+    return with_blockers or not is_path_blocked(f, p)
 
 
 @njit
-def reach_all(f, s, e):
-    """Runs both phases to their end."""
-    while _spread(f, s, e):
+def search_all(f, s, e):
+    """Runs both phases to completion."""
+    while _expand_next(f, s, e):
         pass
 
 
 @njit
-def is_blocked(f, p):
-    """Whether the way to `p`, which has been reached, leads through objects."""
+def is_path_blocked(f, p):
+    """Returns whether the path to the visited cell `p` goes through objects."""
     return f.blockers == 1 and int(f.place[p]) >= f.unblocked
 
 
 @njit
 def first_step(f, s, p):
-    """The first cell on the way to `p`, which has been reached and is not where the agent stands."""
+    """Returns the first cell on the path to `p`, a visited cell other than the agent's."""
     while int(f.parent[p]) != int(s.agent):
         p = int(f.parent[p])
     return p
@@ -138,7 +141,8 @@ UNSEEN_CELL, CLOSED_DOOR, CLOSED_OR_LOCKED_DOOR = range(3)
 
 
 @njit
-def _is(s, e, p, what):
+def _matches(s, e, p, what):
+    """Returns whether cell `p` is of the given kind."""
     if what == UNSEEN_CELL:
         return not is_seen(e, p)
     cell = int(s.cells[p])
@@ -149,14 +153,14 @@ def _is(s, e, p, what):
 
 
 @njit
-def nearest(f, s, e, what):
-    """The first cell of a kind that the search reaches, through objects if it must; or 0."""
+def find_nearest(f, s, e, what):
+    """Returns the first cell of a kind that the search visits, if necessary through objects; 0 if there is none."""
     k = 0
     while True:
         while k < f.count:
             p = int(f.order[k])
-            if _is(s, e, p, what):
+            if _matches(s, e, p, what):
                 return p
             k += 1
-        if not _spread(f, s, e):
+        if not _expand_next(f, s, e):
             return 0

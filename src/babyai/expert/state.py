@@ -1,19 +1,19 @@
-"""What the expert knows of a world, one record each, and the scratch that a search needs, one a thread."""
+"""The expert's records: its knowledge, one record per world, and search scratch memory, one record per thread."""
 
 import numpy as np
 
 from babyai.world.state import NUM_CELLS
 
 MAX_STACK = 96
-# What the expert says instead of an action when the mission cannot be carried out any more.
+# Returned instead of an action if the mission can no longer be solved.
 NO_ADVICE = -1
 
 
 EXPERT = np.dtype(
     [
-        # Which cells have been seen, by their flat index.
+        # Whether each cell has been seen, by flat index.
         ("seen", np.uint8, NUM_CELLS),
-        # The plan, its top last, and what the agent was like when the last advice was given.
+        # The depth of the stack of subgoals, and the state of the agent at the last advice.
         ("depth", np.int16),
         ("agent", np.int16),
         ("front", np.int16),
@@ -21,12 +21,13 @@ EXPERT = np.dtype(
         ("agent_dir", np.uint8),
         ("carrying", np.uint8),
         ("advice", np.int8),
-        # How often dropping something has been advised in this episode.
+        # How often `drop` has been advised in this episode.
         ("drops", np.int32),
-        # Set once the reference's plan has broken down and the teacher has taken over.
+        # Set once the reference's plan has failed and the teacher has taken over.
         ("handed_over", np.uint8),
-        # Why there is no advice; see `reasons`.
-        ("trouble", np.uint8),
+        # Why there is no advice; see `teacher.FAILURE_MESSAGES`.
+        ("failure", np.uint8),
+        # The stack of subgoals, bottom first; see `planner`.
         ("kinds", np.uint8, MAX_STACK),
         ("reasons", np.uint8, MAX_STACK),
         ("targets", np.uint8, MAX_STACK),
@@ -37,15 +38,15 @@ EXPERT = np.dtype(
 
 SEARCH = np.dtype(
     [
-        # Cells in the order in which they are reached, the heading in which each was entered, and how many there are.
+        # Visited cells in the order of visits, the heading in which each was entered, and their number.
         ("order", np.int16, NUM_CELLS),
         ("entered", np.uint8, NUM_CELLS),
         ("count", np.int64),
-        # The next cell to spread from; whether objects are walked through; how many were reached without that.
+        # Index of the next cell to expand; whether the search goes through objects; the number of cells visited before.
         ("next", np.int64),
         ("blockers", np.int64),
         ("unblocked", np.int64),
-        # For each cell reached in this search (stamp == epoch): where from, in how many steps, its place in `order`.
+        # For each cell visited in this search (stamp == epoch): its parent, its distance, and its index in `order`.
         ("epoch", np.uint32),
         ("stamp", np.uint32, NUM_CELLS),
         ("parent", np.int16, NUM_CELLS),
@@ -57,10 +58,10 @@ SEARCH = np.dtype(
 
 
 def make_experts(count: int) -> np.recarray:
-    """`count` blank experts."""
+    """Returns `count` blank experts."""
     return np.zeros(count, dtype=EXPERT).view(np.recarray)
 
 
 def make_search() -> np.recarray:
-    """An array of one search."""
+    """Returns an array with one search record."""
     return np.zeros(1, dtype=SEARCH).view(np.recarray)

@@ -1,32 +1,32 @@
-"""The teacher: advice that depends on nothing but the world, the cells seen so far and the judge's progress.
+"""The teacher: advice that depends only on the world, the cells seen so far and the judge's progress.
 
-Whatever there is to do is an errand: fetch a thing (perhaps), go to a cell, do something there. An errand is blocked
-by so many objects: those on the way to the thing and on the way to the cell. While any are left, they are cleared one
-by one with empty hands, each put down where it leaves no more of them than there need be; the thing itself is fetched
-only when all ways are free. So the number of blockers falls, then the number of steps, and no advice is ever taken
-back: that is what lets the teacher do without a memory.
+At each step the teacher chooses a subgoal: optionally pick up an object, then go to a cell and act there. The blockers
+of a subgoal are the objects on the path to the object and on the path to the cell. Blockers are removed first, one at a
+time, and each is dropped where it blocks as little as possible; the object is picked up only when all paths are free.
+So the number of blockers decreases first, then the number of steps, and advice is never reversed. This is why the
+teacher needs no memory.
 """
 
 from babyai._jit import njit
 from babyai.expert.search import NEIGHBORS, RELATIVE_ORDER, is_seen
 from babyai.expert.state import NO_ADVICE
 from babyai.expert.teacher_blockers import choose_blocker, next_blocker
-from babyai.expert.teacher_places import choose_place
-from babyai.expert.teacher_subgoals import NOTHING, choose_errand, count_blockers, needs_hands
-from babyai.expert.teacher_ways import (
+from babyai.expert.teacher_drop_cells import choose_drop_cell
+from babyai.expert.teacher_search import (
     LOCKED,
     UNSEEN,
     UNSEEN_HERE,
     UNWANTED_BOX,
     active_side,
     can_enter,
+    expand_unblocked,
     find_from,
+    first_step_toward,
     is_object,
     is_strict,
-    spread_freely,
-    start_ways,
-    step_toward,
+    start_teacher_search,
 )
+from babyai.expert.teacher_subgoals import NOTHING, choose_subgoal, count_blockers, must_drop_first
 from babyai.world.codes import (
     DONE,
     DOOR,
@@ -48,75 +48,76 @@ from babyai.world.codes import (
 from babyai.world.state import DONE_ACTIONS, ENDED, ORIGIN, STRIDE
 from babyai.world.view import STEPS, VIEW_SIZE
 
-# How far one goes to look around before clearing the way.
-NEARBY = 6
+# Unseen cells within this distance are explored before blockers are removed.
+LOOK_AROUND_DISTANCE = 6
 
 # Why there is no advice.
 NOTHING_LEFT, LOCKED_OUT, FORBIDDEN, NO_ROOM = range(1, 5)
-TROUBLE = {
-    NOTHING_LEFT: "everything in reach has been seen, and what the mission needs is not there: it is lost or destroyed",
-    LOCKED_OUT: "what the mission needs may be behind a locked door, and the key is nowhere in reach",
-    FORBIDDEN: "whatever could be done now would fail the mission at once",
-    NO_ROOM: "something is in the way, and there is no room to put it anywhere else",
+FAILURE_MESSAGES = {
+    NOTHING_LEFT: "every reachable cell has been seen, but an object that the mission needs is missing or destroyed",
+    LOCKED_OUT: "an object that the mission needs may be behind a locked door whose key cannot be reached",
+    FORBIDDEN: "every possible action would fail this strict mission",
+    NO_ROOM: "an object blocks the way and there is no cell to move it to",
 }
 
 
 @njit
-def teach(s, e, f):
-    """The next action, or NO_ADVICE with the reason in `e.trouble`."""
-    e.trouble = 0
-    if s.status == ENDED or _should_say_done(s):
+def advise_as_teacher(s, e, f):
+    """Returns the next action, or NO_ADVICE with the reason in `e.failure`."""
+    e.failure = 0
+    if s.status == ENDED or _should_play_done(s):
         return DONE
-    start_ways(f, s)
-    errand = choose_errand(f, s, e)
-    if errand[0] == NOTHING:
+    start_teacher_search(f, s)
+    subgoal = choose_subgoal(f, s, e)
+    if subgoal[0] == NOTHING:
         if is_strict(s, OPEN) or is_strict(s, PICK_UP):
-            e.trouble = FORBIDDEN
+            e.failure = FORBIDDEN
         else:
-            e.trouble = LOCKED_OUT if find_from(f, s, e, LOCKED, 0, 1, True) else NOTHING_LEFT
+            e.failure = LOCKED_OUT if find_from(f, s, e, LOCKED, 0, 1, True) else NOTHING_LEFT
         return NO_ADVICE
-    stand, p, action = _choose_deed(f, s, e, errand)
+    stand, p, action = _choose_step(f, s, e, subgoal)
     if p == 0:
-        e.trouble = NO_ROOM
+        e.failure = NO_ROOM
         return NO_ADVICE
-    return _advance(f, s, e, stand, p, action)
+    return _act_toward(f, s, e, stand, p, action)
 
 
 @njit
-def _choose_deed(f, s, e, errand):
-    """The next part of an errand: where to stand (0: anywhere), which cell to face, and the action there."""
-    _, thing, goal, action, _ = errand
-    blockers = count_blockers(f, s, e, errand)
-    if blockers == 0 and not (s.carrying and needs_hands(errand, blockers)):
+def _choose_step(f, s, e, subgoal):
+    """Returns the next step of a subgoal: the cell to stand on (0: any), the cell to face, and the action."""
+    _, thing, goal, action, _ = subgoal
+    blockers = count_blockers(f, s, e, subgoal)
+    if blockers == 0 and not (s.carrying and must_drop_first(subgoal, blockers)):
         return (0, thing, PICKUP) if thing else (0, goal, action)
     if blockers:
-        # A look around may show a free way, and is cheaper than clearing this one.
+        # Exploring nearby may reveal a free path and is cheaper than removing blockers.
         unseen = find_from(f, s, e, UNSEEN_HERE, 0, 1, False)
-        if unseen and f.distance[unseen] <= NEARBY:
+        if unseen and f.distance[unseen] <= LOOK_AROUND_DISTANCE:
             return 0, unseen, FORWARD
     if is_strict(s, PICK_UP):
-        # Nothing but the target may be picked up, but boxes can be opened.
-        return 0, next_blocker(f, s, e, errand), TOGGLE
+        # Only the target may be picked up, but boxes can be opened.
+        return 0, next_blocker(f, s, e, subgoal), TOGGLE
     if s.carrying:
-        stand, p, good = choose_place(f, s, e, errand)
+        stand, p, good = choose_drop_cell(f, s, e, subgoal)
     else:
-        stand, p = 0, choose_blocker(f, s, e, errand)
+        stand = 0
+        p = choose_blocker(f, s, e, subgoal)
         good = p != 0
-    start_ways(f, s)
-    spread_freely(f, s, e)
+    start_teacher_search(f, s)
+    expand_unblocked(f, s, e)
     unseen = 0 if good else find_from(f, s, e, UNSEEN, 0, 1, False)
     if unseen:
-        # There is no room for it where it is known; perhaps there is elsewhere.
+        # There is no good cell to drop it on among the cells seen, but there may be elsewhere.
         return 0, unseen, FORWARD
     if p:
         return stand, p, DROP if s.carrying else PICKUP
-    # A box that nobody asks for can be opened: that makes room where there is none.
+    # Opening a box that the mission does not need frees its cell.
     return 0, 0 if s.carrying else find_from(f, s, e, UNWANTED_BOX, 0, 1, False), TOGGLE
 
 
 @njit
-def _should_say_done(s):
-    """With done actions: whether a clause has just been fulfilled and only the word is missing."""
+def _should_play_done(s):
+    """Returns whether, with done actions, a clause has just been fulfilled and `done` is missing."""
     if not s.options & DONE_ACTIONS:
         return False
     first = active_side(s)
@@ -125,60 +126,64 @@ def _should_say_done(s):
 
 
 @njit
-def _advance(f, s, e, stand, p, action):
-    """The next step on the free way to `stand`, if that matters, to face cell `p` and play `action` there."""
+def _act_toward(f, s, e, stand, p, action):
+    """Returns the next action on the free path to `stand` (0: any cell), from which to face `p` and play `action`."""
     if stand and stand != int(s.agent):
-        p, action = stand, FORWARD
+        p = stand
+        action = FORWARD
     elif p == int(s.agent):
         return _step_aside(s, e)
-    step = p if stand == int(s.agent) else step_toward(f, s, p)
+    step = p if stand == int(s.agent) else first_step_toward(f, s, p)
     if step != p or action == FORWARD:
-        return _walk(s, e, step)
-    if action == DONE or (action == DROP and not _is_looked_at(s)):
-        # The judge has not looked yet: any step does that leaves all as it is.
+        return _step_into(s, e, step)
+    if action == DONE or (action == DROP and not _is_checked(s)):
+        # The judge has not checked the clause yet, so play an action that changes nothing.
         action = _wait(s)
-    return _face(s, e, p, action)
+    return _face_and_act(s, e, p, action)
 
 
 @njit
-def _face(s, e, p, action):
-    """The action if the agent faces its neighbor `p`, else a turn toward it."""
-    ahead, agent = int(s.agent_dir), int(s.agent)
-    if p == agent + STEPS[ahead]:
+def _face_and_act(s, e, p, action):
+    """Returns the action if the agent faces its neighbor `p`, else a turn toward it."""
+    heading = int(s.agent_dir)
+    agent = int(s.agent)
+    left = STEPS[(heading + 3) & 3]
+    right = STEPS[(heading + 1) & 3]
+    if p == agent + STEPS[heading]:
         return action
-    if p == agent + STEPS[(ahead + 2) & 3]:
-        # Turning round by way of the wider side shows more on the way.
-        return LEFT if _width(s, e, STEPS[(ahead + 3) & 3]) > _width(s, e, STEPS[(ahead + 1) & 3]) else RIGHT
-    return LEFT if p == agent + STEPS[(ahead + 3) & 3] else RIGHT
+    if p == agent + STEPS[(heading + 2) & 3]:
+        # Turning around toward the side with more space reveals more cells.
+        return LEFT if _free_distance_seen(s, e, left) > _free_distance_seen(s, e, right) else RIGHT
+    return LEFT if p == agent + left else RIGHT
 
 
 @njit
-def _width(s, e, step):
-    """How far it is to the first wall or door that has been seen in a direction, or to the border of the world."""
+def _free_distance_seen(s, e, step):
+    """Returns the distance to the first seen wall or door in a direction, or to the border of the world."""
     p = int(s.agent) + step
-    width = 0
-    while width < VIEW_SIZE:
+    distance = 0
+    while distance < VIEW_SIZE:
         y, x = divmod(p - ORIGIN, STRIDE)
         if x == 0 or y == 0 or x == s.width - 1 or y == s.height - 1:
             break
         kind = int(s.cells[p]) & KIND_MASK
         if is_seen(e, p) and (kind == WALL or kind == DOOR or kind == LOCKED_DOOR):
             break
-        width += 1
+        distance += 1
         p += step
-    return width
+    return distance
 
 
 @njit
-def _walk(s, e, p):
-    """One step into the neighbor `p`, opening it if it is a closed door."""
+def _step_into(s, e, p):
+    """Returns the next action to enter the neighbor `p`, opening it if it is a closed door."""
     cell = int(s.cells[p])
-    return _face(s, e, p, TOGGLE if cell & KIND_MASK == DOOR and cell & OPAQUE else FORWARD)
+    return _face_and_act(s, e, p, TOGGLE if cell & KIND_MASK == DOOR and cell & OPAQUE else FORWARD)
 
 
 @njit
-def _is_looked_at(s):
-    """Whether the judge knows what is in hand; on the first step of an episode it does not."""
+def _is_checked(s):
+    """Returns whether the judge has checked the put clauses, so that it knows what is carried."""
     first = active_side(s)
     for k in range(first, first + 2):
         if s.verbs[k] == PUT_NEXT and not (int(s.clauses_checked) >> k) & 1:
@@ -188,7 +193,7 @@ def _is_looked_at(s):
 
 @njit
 def _wait(s):
-    """An action that changes nothing: `done`, or where that word counts, a bump or an idle grasp."""
+    """Returns an action that changes nothing: `done`, or with done actions a blocked forward or an idle pickup."""
     if not s.options & DONE_ACTIONS:
         return DONE
     front = int(s.agent) + STEPS[int(s.agent_dir)]
@@ -197,13 +202,13 @@ def _wait(s):
 
 @njit
 def _step_aside(s, e):
-    """A step off the cell that is to be faced; an object is picked up if it leaves no way out."""
-    for wanted in range(2):
+    """Returns an action to leave the cell that must be faced, if necessary by picking up an object in the way."""
+    for attempt in range(2):
         for turn in range(4):
             p = int(s.agent) + STEPS[NEIGHBORS[RELATIVE_ORDER, int(s.agent_dir), turn]]
-            if wanted == 0 and can_enter(s, e, p):
-                return _walk(s, e, p)
-            if wanted == 1 and not s.carrying and is_object(s, e, p):
-                return _face(s, e, p, PICKUP)
-    e.trouble = NO_ROOM
+            if attempt == 0 and can_enter(s, e, p):
+                return _step_into(s, e, p)
+            if attempt == 1 and not s.carrying and is_object(s, e, p):
+                return _face_and_act(s, e, p, PICKUP)
+    e.failure = NO_ROOM
     return NO_ADVICE

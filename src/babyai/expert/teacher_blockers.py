@@ -1,31 +1,38 @@
-"""Which object to take out of the way: one whose removal leaves less to do, wherever it will be put."""
+"""The choice of the blocker to remove: one whose removal lowers the cost, wherever it is dropped."""
 
 from babyai._jit import njit
-from babyai.expert.teacher_places import choose_place, cost_after, cost_of
-from babyai.expert.teacher_subgoals import choose_errand, count_blockers, needs_hands
-from babyai.expert.teacher_ways import UNSEEN, find_from, first_blocker, is_object, spread_freely, start_ways
+from babyai.expert.teacher_drop_cells import choose_drop_cell, cost_after, cost_of
+from babyai.expert.teacher_search import (
+    UNSEEN,
+    expand_unblocked,
+    find_from,
+    first_blocker,
+    is_object,
+    start_teacher_search,
+)
+from babyai.expert.teacher_subgoals import choose_subgoal, count_blockers, must_drop_first
 from babyai.world.codes import BOX, EMPTY, KIND_MASK, MARKED
 from babyai.world.state import ORIGIN
 from babyai.world.view import STEPS
 
-# How many objects are weighed up at most when the one in the way has nowhere to go.
-MAX_OBJECTS = 24
+# The maximum number of objects considered if the first blocker cannot be moved.
+MAX_CANDIDATES = 24
 
 
 @njit
-def choose_blocker(f, s, e, errand):
-    """The object to pick up so that a blocked errand can go on, hands being empty; 0 if none helps.
+def choose_blocker(f, s, e, subgoal):
+    """Returns the object to pick up so that a blocked subgoal can proceed, with nothing carried; 0 if none helps.
 
-    It is the first one on the way, if there is a place for it; else the nearest that makes some room.
+    This is the first object on the path if there is a cell to drop it on, else the nearest object that helps.
     """
-    cost = cost_of(f, s, e, errand)
-    blocker = next_blocker(f, s, e, errand)
+    cost = cost_of(f, s, e, subgoal)
+    blocker = next_blocker(f, s, e, subgoal)
     k = 0
-    for trial in range(MAX_OBJECTS):
+    for trial in range(MAX_CANDIDATES):
         p = blocker
         if trial:
-            start_ways(f, s)
-            spread_freely(f, s, e)
+            start_teacher_search(f, s)
+            expand_unblocked(f, s, e)
             k += 1
             while k < f.count and not is_object(s, e, int(f.order[k])):
                 k += 1
@@ -38,9 +45,9 @@ def choose_blocker(f, s, e, errand):
 
 
 @njit
-def next_blocker(f, s, e, errand):
-    """The first object in the way of an errand."""
-    _, thing, goal, _, _ = errand
+def next_blocker(f, s, e, subgoal):
+    """Returns the first object that blocks a subgoal."""
+    _, thing, goal, _, _ = subgoal
     blocker = first_blocker(f, s, e, thing) if thing else 0
     if blocker == 0 and goal != int(s.agent):
         blocker = first_blocker(f, s, e, goal)
@@ -51,23 +58,35 @@ def next_blocker(f, s, e, errand):
 
 @njit
 def _helps(f, s, e, p, stand, cost):
-    """Whether less than `cost` is left to do after picking up the object at `p` from `stand` and putting it down."""
-    agent, heading, cell, tracks = int(s.agent), int(s.agent_dir), int(s.cells[p]), int(s.tracks[p - ORIGIN])
-    s.agent, s.cells[p], s.carrying = stand, EMPTY, cell
+    """Returns whether picking up the object at `p` from `stand` and dropping it lowers the cost below `cost`.
+
+    The world is changed for the evaluation and restored afterwards.
+    """
+    agent = int(s.agent)
+    heading = int(s.agent_dir)
+    cell = int(s.cells[p])
+    tracks = int(s.tracks[p - ORIGIN])
+    s.agent = stand
+    s.cells[p] = EMPTY
+    s.carrying = cell
     s.carried_tracks = 0 if cell & MARKED and cell & KIND_MASK != BOX else tracks
-    for way in range(4):
-        if stand + STEPS[way] == p:
-            s.agent_dir = way
-    start_ways(f, s)
-    errand = choose_errand(f, s, e)
-    if needs_hands(errand, count_blockers(f, s, e, errand)):
-        new_stand, place, good = choose_place(f, s, e, errand)
-        helps = place != 0 and cost_after(f, s, e, new_stand, place) < cost
+    for direction in range(4):
+        if stand + STEPS[direction] == p:
+            s.agent_dir = direction
+    start_teacher_search(f, s)
+    subgoal = choose_subgoal(f, s, e)
+    if must_drop_first(subgoal, count_blockers(f, s, e, subgoal)):
+        new_stand, drop_cell, good = choose_drop_cell(f, s, e, subgoal)
+        helps = drop_cell != 0 and cost_after(f, s, e, new_stand, drop_cell) < cost
         if not helps and not good:
-            # There may be room for it where nobody has looked yet.
-            start_ways(f, s)
+            # There may be a cell for it among those not seen yet.
+            start_teacher_search(f, s)
             helps = find_from(f, s, e, UNSEEN, 0, 1, False) != 0
     else:
         helps = True
-    s.agent, s.agent_dir, s.cells[p], s.carrying, s.carried_tracks = agent, heading, cell, 0, 0
+    s.agent = agent
+    s.agent_dir = heading
+    s.cells[p] = cell
+    s.carrying = 0
+    s.carried_tracks = 0
     return helps

@@ -1,1 +1,1 @@
-"""A seed and a level become a world: building blocks, recipes, and the catalog of levels."""
+"""Level generation: building blocks, recipes, and the catalog of levels."""

@@ -1,7 +1,8 @@
-"""The building blocks that recipes are made of: rooms, doors, objects, the agent, and the checks on them.
+"""The building blocks of recipes: rooms, doors, objects, the agent, and reachability checks.
 
-Every block that can run out of tries returns False, and the whole attempt starts again with the generator going on;
-so a recipe is a chain of `and`. The order of the draws is Minigrid's, which is what makes the worlds equal to its own.
+A block that runs out of tries returns False, which rejects the attempt; the next attempt continues with the same
+random stream. So a recipe is a chain of `and`. Random numbers are drawn in the same order as in Minigrid, so that the
+same seed gives the same world.
 """
 
 import numpy as np
@@ -25,8 +26,8 @@ from babyai.world.view import STEPS
 
 ANY = -1
 RIGHT_SIDE, DOWN_SIDE, LEFT_SIDE, UP_SIDE = range(4)
-PLACING_TRIES = 1001
-CONNECTING_TRIES = 5001
+MAX_PLACE_TRIES = 1001
+MAX_CONNECT_TRIES = 5001
 KIND_ORDER = np.array(OBJECT_KINDS, dtype=np.int64)
 NOWHERE = 0
 ALL_WALL = np.uint64(WALL_CELL * 0x0101010101010101)
@@ -34,6 +35,7 @@ ALL_WALL = np.uint64(WALL_CELL * 0x0101010101010101)
 
 @njit
 def at(x, y):
+    """Returns the flat index of the cell at (x, y)."""
     return ORIGIN + y * STRIDE + x
 
 
@@ -42,15 +44,23 @@ def at(x, y):
 
 @njit
 def build_rooms(s, d, room_size, rows, columns):
-    """Rows x columns of empty rooms that share walls, a door slot drawn for each shared wall, the agent amid them."""
+    """Builds rows x columns of empty rooms that share walls, draws the door slots, and puts the agent in the middle."""
     inner = room_size - 1
-    width, height = inner * columns + 1, inner * rows + 1
+    width = inner * columns + 1
+    height = inner * rows + 1
     if s.width != width or s.height != height:
-        # What lies outside the grid is never looked at, but equal worlds should be equal bytes.
+        # Cells outside the grid are never used, but equal worlds should be equal in every byte.
         s.cells[:] = WALL_CELL
         s.tracks[:] = 0
-    s.width, s.height, s.room_width, s.room_height = width, height, room_size, room_size
-    d.room_size, d.rows, d.columns, d.count, d.locked_room = room_size, rows, columns, 0, ANY
+    s.width = width
+    s.height = height
+    s.room_width = room_size
+    s.room_height = room_size
+    d.room_size = room_size
+    d.rows = rows
+    d.columns = columns
+    d.count = 0
+    d.locked_room = ANY
     _build_walls(s, d, inner)
     for row in range(rows):
         for column in range(columns):
@@ -64,14 +74,16 @@ def build_rooms(s, d, room_size, rows, columns):
 
 @njit
 def _build_walls(s, d, inner):
-    """Fills the grid with walls and empty rooms, a row of cells at a time."""
+    """Fills the grid with walls and empty rooms, one row of cells at a time."""
     row_bits = 0
     for x in range(STRIDE):
         is_inside = x % inner != 0 and x < s.width
         row_bits |= int(is_inside) << x
         s.cells[at(x, 1)] = EMPTY if is_inside else WALL_CELL
-    # All rows inside rooms are like this first one; those between them are wall.
-    left, middle, right = load_eight(s.cells, at(0, 1)), load_eight(s.cells, at(8, 1)), load_eight(s.cells, at(16, 1))
+    # All rows inside rooms are copies of this row; the rows between rooms are wall.
+    left = load_eight(s.cells, at(0, 1))
+    middle = load_eight(s.cells, at(8, 1))
+    right = load_eight(s.cells, at(16, 1))
     until_wall = 0
     for y in range(int(s.height)):
         is_wall = until_wall == 0
@@ -84,9 +96,10 @@ def _build_walls(s, d, inner):
 
 @njit
 def _draw_slots(s, d, column, row):
-    """Draws where doors of a room would be, on its right and below; the neighbors share them."""
+    """Draws the positions of possible doors on the right and lower wall of a room; neighbors share them."""
     inner = d.room_size - 1
-    left, top = column * inner, row * inner
+    left = column * inner
+    top = row * inner
     room = row * d.columns + column
     d.locked[room] = 0
     for side in range(4):
@@ -109,7 +122,7 @@ def _draw_slots(s, d, column, row):
 
 @njit
 def neighbor(d, room, side):
-    """The number of the room on that side; only for sides that have a slot."""
+    """Returns the number of the room on that side, which must have a slot."""
     if side == RIGHT_SIDE:
         return room + 1
     if side == DOWN_SIDE:
@@ -121,7 +134,7 @@ def neighbor(d, room, side):
 
 @njit
 def room_at(d, p):
-    """The number of the room that a cell belongs to."""
+    """Returns the number of the room that contains a cell."""
     y, x = divmod(p - ORIGIN, STRIDE)
     inner = d.room_size - 1
     return y // inner * d.columns + x // inner
@@ -129,15 +142,17 @@ def room_at(d, p):
 
 @njit
 def _link(d, room, side):
+    """Marks two rooms as connected."""
     d.linked[room, side] = 1
     d.linked[neighbor(d, room, side), (side + 2) & 3] = 1
 
 
 @njit
 def remove_wall(s, d, column, row, side):
-    """Takes away the inner part of a wall between two rooms."""
+    """Removes the wall between two rooms, except for its ends."""
     inner = d.room_size - 1
-    left, top = column * inner, row * inner
+    left = column * inner
+    top = row * inner
     for k in range(1, inner):
         x = left + (inner if side == RIGHT_SIDE else 0 if side == LEFT_SIDE else k)
         y = top + (inner if side == DOWN_SIDE else 0 if side == UP_SIDE else k)
@@ -149,14 +164,14 @@ def remove_wall(s, d, column, row, side):
 
 @njit
 def put(s, d, p, cell):
-    """Puts a thing into a cell and notes it; False when the draft is full."""
+    """Puts an object or door on a cell and registers it; returns False if the draft is full."""
     y, x = divmod(p - ORIGIN, STRIDE)
     return put_at(s, d, x, y, cell)
 
 
 @njit
 def put_at(s, d, x, y, cell):
-    """Like `put`, for a cell given by its column and row."""
+    """Like `put`, for a cell given by its position."""
     if d.count == MAX_THINGS:
         return False
     p = at(x, y)
@@ -173,7 +188,7 @@ def put_at(s, d, x, y, cell):
 
 @njit
 def last(d):
-    """Where the thing placed last lies."""
+    """Returns the flat index of the object or door placed last."""
     return int(d.things[d.count - 1])
 
 
@@ -182,10 +197,10 @@ def last(d):
 
 @njit
 def add_door(s, d, column, row, side, color, locked):
-    """A door in a wall of the room. Side, color and whether it is locked are drawn where they are ANY."""
+    """Adds a door to the room. Side, color and `locked` are drawn if they are ANY, in this order."""
     room = row * d.columns + column
     if side == ANY:
-        for _ in range(PLACING_TRIES):
+        for _ in range(MAX_PLACE_TRIES):
             side = draw(s, 0, 4)
             if d.slots[room, side] and not d.linked[room, side]:
                 break
@@ -203,8 +218,8 @@ def add_door(s, d, column, row, side, color, locked):
 
 @njit
 def connected_rooms(d, start):
-    """The rooms that can be reached through doors of any kind, as bits."""
-    reached, frontier = 1 << start, 1 << start
+    """Returns the rooms connected to room `start` by doors of any kind, as bits."""
+    reached = frontier = 1 << start
     for _ in range(d.rows * d.columns):
         spread = 0
         for room in range(d.rows * d.columns):
@@ -221,14 +236,19 @@ def connected_rooms(d, start):
 
 @njit
 def connect_all(s, d, without_color):
-    """Adds unlocked doors at random until every room can be reached; `without_color` (or ANY) is not used."""
+    """Adds unlocked doors at random until all rooms are connected.
+
+    Doors have any color except `without_color` (ANY: no exception).
+    """
     everywhere = (1 << (d.rows * d.columns)) - 1
     start = room_at(d, int(s.agent))
     reached = connected_rooms(d, start)
-    for _ in range(CONNECTING_TRIES):
+    for _ in range(MAX_CONNECT_TRIES):
         if reached == everywhere:
             return True
-        column, row, side = draw(s, 0, d.columns), draw(s, 0, d.rows), draw(s, 0, 4)
+        column = draw(s, 0, d.columns)
+        row = draw(s, 0, d.rows)
+        side = draw(s, 0, 4)
         room = row * d.columns + column
         if not d.slots[room, side] or d.linked[room, side]:
             continue
@@ -242,7 +262,7 @@ def connect_all(s, d, without_color):
 
 @njit
 def _door_color(s, without):
-    """A color drawn from the alphabetical list, less one of them if asked."""
+    """Draws a color other than `without` (ANY: any color)."""
     if without == ANY:
         return draw_color(s)
     k = draw(s, 0, 5)
@@ -256,6 +276,7 @@ def _door_color(s, without):
 
 @njit
 def open_all_doors(s, d):
+    """Opens every unlocked door."""
     for k in range(d.count):
         p = int(d.things[k])
         if s.cells[p] & KIND_MASK == DOOR:
@@ -268,19 +289,20 @@ def open_all_doors(s, d):
 
 @njit
 def _draw_cell(s, d, column, row):
-    """Column and row of a random cell of the room's square, walls included."""
-    left, top = column * (d.room_size - 1), row * (d.room_size - 1)
+    """Draws the position of a random cell of the room, walls included."""
+    left = column * (d.room_size - 1)
+    top = row * (d.room_size - 1)
     x = left + draw(s, 0, d.room_size)
     return x, top + draw(s, 0, d.room_size)
 
 
 @njit
-def place(s, d, column, row, cell):
-    """Puts a thing on a free cell of the room, at least two steps from the agent."""
+def place_object(s, d, column, row, cell):
+    """Puts an object on a random empty cell of the room, at least two steps away from the agent."""
     agent_y, agent_x = divmod(int(s.agent) - ORIGIN, STRIDE)
-    for _ in range(PLACING_TRIES):
+    for _ in range(MAX_PLACE_TRIES):
         x, y = _draw_cell(s, d, column, row)
-        # One branch instead of two: neither can be guessed.
+        # One branch instead of two, because neither is predictable.
         if (s.cells[at(x, y)] == EMPTY) & (abs(x - agent_x) + abs(y - agent_y) >= 2):
             return put_at(s, d, x, y, cell)
     return False
@@ -288,16 +310,17 @@ def place(s, d, column, row, cell):
 
 @njit
 def add_object(s, d, column, row, kind, color):
-    """An object in the room; kind and color are drawn, in that order, where they are ANY."""
+    """Adds an object to the room. Kind and color are drawn if they are ANY, in this order."""
     if kind == ANY:
         kind = KIND_ORDER[draw(s, 0, 3)]
     if color == ANY:
         color = draw_color(s)
-    return place(s, d, column, row, kind | color << 4)
+    return place_object(s, d, column, row, kind | color << 4)
 
 
 @njit
-def _exists(s, d, cell):
+def _is_placed(s, d, cell):
+    """Returns whether an object of the same kind and color has been placed."""
     for k in range(d.count):
         if int(s.cells[int(d.things[k])]) & (255 - MARKED) == cell:
             return True
@@ -306,33 +329,36 @@ def _exists(s, d, cell):
 
 @njit
 def add_distractors(s, d, column, row, count, unique):
-    """Random objects in one room, or each in a random one; `unique`: none like another in kind and color."""
+    """Adds random objects to a room, or each to a random room where column or row is ANY.
+
+    With `unique`, all placed objects differ in kind or color.
+    """
     for _ in range(count):
-        for _ in range(PLACING_TRIES):
+        for _ in range(MAX_PLACE_TRIES):
             color = draw_color(s)
             cell = KIND_ORDER[draw(s, 0, 3)] | color << 4
-            if not (unique and _exists(s, d, cell)):
+            if not (unique and _is_placed(s, d, cell)):
                 break
         else:
             return False
         column_ = draw(s, 0, d.columns) if column == ANY else column
         row_ = draw(s, 0, d.rows) if row == ANY else row
-        if not place(s, d, column_, row_, cell):
+        if not place_object(s, d, column_, row_, cell):
             return False
     return True
 
 
 @njit
 def place_agent(s, d, column, row):
-    """Puts the agent on a free cell of the room (drawn if ANY), facing an empty cell or a wall."""
+    """Puts the agent on a random empty cell of the room (drawn if ANY), facing an empty cell or a wall."""
     if column == ANY:
         column = draw(s, 0, d.columns)
     if row == ANY:
         row = draw(s, 0, d.rows)
-    # The reference never gives up where every free cell faces objects only; we begin the attempt anew.
-    for _ in range(PLACING_TRIES):
+    # The reference loops forever if every empty cell is surrounded by objects; we reject the attempt.
+    for _ in range(MAX_PLACE_TRIES):
         p = NOWHERE
-        for _ in range(PLACING_TRIES):
+        for _ in range(MAX_PLACE_TRIES):
             x, y = _draw_cell(s, d, column, row)
             if s.cells[at(x, y)] == EMPTY:
                 p = at(x, y)
@@ -350,8 +376,8 @@ def place_agent(s, d, column, row):
 
 @njit
 def place_agent_outside(s, d, room):
-    """Puts the agent into a random room, again until it is not the given one."""
-    for _ in range(PLACING_TRIES):
+    """Puts the agent into random rooms until it is not in the given one."""
+    for _ in range(MAX_PLACE_TRIES):
         if not place_agent(s, d, ANY, ANY):
             return False
         if room_at(d, int(s.agent)) != room:
@@ -364,23 +390,24 @@ def place_agent_outside(s, d, room):
 
 @njit
 def _flood_row(d, y, height):
-    """Spreads the flood into row y from its neighbors and along it; tells whether anything changed."""
+    """Extends the flood fill in row y; returns whether anything changed."""
     above = int(d.flood[y - 1]) if y > 0 else 0
     below = int(d.flood[y + 1]) if y < height - 1 else 0
-    walkable, before = int(d.walkable[y]), int(d.flood[y])
-    wet = (before | above | below) & walkable
+    walkable = int(d.walkable[y])
+    before = int(d.flood[y])
+    flooded = (before | above | below) & walkable
     while True:
-        wider = (wet | wet << 1 | wet >> 1) & walkable
-        if wider == wet:
+        wider = (flooded | flooded << 1 | flooded >> 1) & walkable
+        if wider == flooded:
             break
-        wet = wider
-    d.flood[y] = wet
-    return wet != before
+        flooded = wider
+    d.flood[y] = flooded
+    return flooded != before
 
 
 @njit
 def all_reachable(s, d):
-    """Whether every object and door can be reached from the agent without moving anything (locked doors open)."""
+    """Returns whether the agent can reach every object and door without moving objects; locked doors count as open."""
     height = int(s.height)
     for y in range(height):
         d.flood[y] = 0
@@ -400,11 +427,11 @@ def all_reachable(s, d):
 
 @njit
 def _flood_touches_all(d, height):
-    """Whether every object and door lies in the flood or beside it."""
+    """Returns whether every object and door is in the flooded cells or next to them."""
     for k in range(d.count):
         y, x = divmod(int(d.things[k]) - ORIGIN, STRIDE)
-        wet = int(d.flood[y])
-        around = wet | wet << 1 | wet >> 1
+        flooded = int(d.flood[y])
+        around = flooded | flooded << 1 | flooded >> 1
         if y > 0:
             around |= int(d.flood[y - 1])
         if y < height - 1:
@@ -414,28 +441,28 @@ def _flood_touches_all(d, height):
     return True
 
 
-# ---------------------------------------------------------------- choosing
+# ---------------------------------------------------------------- random choices
 
 
 @njit
 def random_thing(s, d, first):
-    """One of the things placed from number `first` on."""
+    """Draws one of the objects and doors placed, starting at number `first`; returns its flat index."""
     return int(d.things[first + draw(s, 0, d.count - first)])
 
 
 @njit
-def take(s, numbers, count):
-    """Draws and removes one of the first `count` numbers, keeping the others in order."""
+def draw_and_remove(s, numbers, count):
+    """Draws one of the first `count` numbers and removes it, keeping the order of the others."""
     k = draw(s, 0, count)
-    taken = int(numbers[k])
+    drawn = int(numbers[k])
     for i in range(k, count - 1):
         numbers[i] = numbers[i + 1]
-    return taken
+    return drawn
 
 
 @njit
-def two_of(s, first, count):
-    """Two different numbers from [first, first + count), drawn as Minigrid draws a subset."""
+def draw_two(s, first, count):
+    """Draws two different numbers from [first, first + count), as Minigrid draws a subset."""
     a = draw(s, 0, count)
     b = draw(s, 0, count - 1)
     return first + a, first + (b + 1 if b >= a else b)

@@ -1,13 +1,13 @@
-"""From a generator and a level to a world that is ready to be played: attempts at a recipe until one is accepted."""
+"""Steps of a reset: start an attempt at a recipe, validate the result, and start the episode."""
 
 from babyai._jit import njit
 from babyai.levels.blocks import build_rooms
 from babyai.levels.instruct import clear_mission
 from babyai.world.codes import EMPTY, PUT_NEXT
-from babyai.world.judge import begin_tracking, can_be_put, count_navigations
+from babyai.world.judge import begin_tracking, can_be_put, count_trips
 from babyai.world.state import LENIENT, MAX_CLAUSES, ORIGIN, RUNNING
 
-# Where the reference would try for ever, we give up and say so.
+# The reference retries forever; we raise an error after this many rejected attempts.
 MAX_ATTEMPTS = 100_000
 
 
@@ -20,7 +20,7 @@ def begin_attempt(s, d, level):
 
 @njit
 def accept(s, d):
-    """Lets the judge find the objects of the mission; False if one of its clauses makes no sense in this world."""
+    """Starts tracking the objects of the mission; returns False if one of its clauses is invalid in this world."""
     if begin_tracking(s, d.things, d.count):
         return False
     for clause in range(MAX_CLAUSES):
@@ -31,10 +31,10 @@ def accept(s, d):
 
 @njit
 def begin_episode(s, level):
-    """Sets clock, limit and status of a world that has been accepted; returns the limit that its mission implies."""
+    """Sets step count, time limit and status of an accepted world; returns the time limit implied by the mission."""
     s.step_count = 0
     rooms = (int(s.width) - 1) // (int(s.room_width) - 1) * ((int(s.height) - 1) // (int(s.room_height) - 1))
-    limit = int(s.room_width) * int(s.room_height) * rooms * count_navigations(s)
+    limit = int(s.room_width) * int(s.room_height) * rooms * count_trips(s)
     s.max_steps = level.max_steps if level.max_steps else limit
     s.options = (int(s.options) & ~LENIENT) | (0 if level.minigrid else LENIENT)
     s.status = RUNNING
@@ -43,7 +43,7 @@ def begin_episode(s, level):
 
 @njit
 def take_in_hand(s, d):
-    """Gives the agent the object that its first clause is to move, as the Carrying levels do."""
+    """Moves the object of the first clause into the agent's hand, as in the Carrying levels."""
     for k in range(d.count):
         p = int(d.things[k])
         if s.tracks[p - ORIGIN] & 1:

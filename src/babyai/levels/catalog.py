@@ -1,8 +1,8 @@
-"""The catalog: every level as a row of a table. Reading it needs no compiler.
+"""The catalog: a table of all levels. Importing it does not import the compiler.
 
-`LEVELS` maps a name to its `Level`. Rooms share walls, so a level is `room_size - 1` times `columns` plus 1 cells
-wide. The names are those of Minigrid 3.2.0 without "BabyAI-" and version, the paper's PutNext, which Minigrid lost,
-and what only the original had (OpenTwoDoorsDebug and the Test levels).
+`LEVELS` maps a name to its `Level`. Rooms share walls, so a level is `(room_size - 1) * columns + 1` cells wide. The
+names are those of Minigrid 3.2.0 without "BabyAI-" and the version. In addition there are the paper's PutNext, which
+is not in Minigrid, and the levels that only the original has (OpenTwoDoorsDebug and the Test levels).
 """
 
 import difflib
@@ -13,14 +13,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from babyai.levels.draft import LEVEL, MAX_ROOMS
+from babyai.levels.tasks import describe_task
 from babyai.world.codes import BLUE, GO_TO, OPEN, PICK_UP, PUT_NEXT, RED
 from babyai.world.state import MAX_SIZE
 
 Rules = Literal["paper", "minigrid"]
 ANY = -1
-DRAWN_BY_MISSION = 0
+# The value of `max_steps` if the time limit depends on the mission.
+BY_MISSION = 0
 
-# The recipes by number; `dispatch` calls them in this order.
+# The recipes; the index is the number by which `dispatch` calls them.
 RECIPES = (
     *("go_to_red_ball", "go_to_object", "go_to_local", "go_to_maze", "go_to_red_blue_ball", "go_to_door"),
     *("go_to_object_or_door", "open_maze", "open_red_door", "open_one_door", "open_two_doors", "open_doors_in_order"),
@@ -35,44 +37,46 @@ JOINS = ("action", "and", "seq")
 
 
 class UnknownLevelError(ValueError):
-    """No level has that name."""
+    """There is no level with this name."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A recipe and its settings. The fields from `locked_room` on are for the recipe `random_level`."""
+    """A recipe and its settings. The fields from `locked_room` to `joins` are for the recipe `random_level`."""
 
     name: str
     recipe: str | Callable[..., Any]
-    """The name of a built-in recipe, or a function of your own (see the docs: adding a level)."""
+    """The name of a built-in recipe, or a function (see "Adding a level" in the docs)."""
     room_size: int = 8
-    """Cells from wall to wall, both walls included."""
+    """Cells per side of a room, both walls included."""
     rows: int = 3
     columns: int = 3
     objects: int = 18
-    """How many objects the recipe places (for some recipes in each room; for OpenDoorsOrder, doors)."""
-    max_steps: int = DRAWN_BY_MISSION
-    """The time limit; 0: room_size² x rows x columns for each trip that the mission takes."""
+    """Number of objects that the recipe places (some recipes: per room; OpenDoorsOrder: number of doors)."""
+    max_steps: int = BY_MISSION
+    """The time limit; 0 means room_size² x rows x columns per trip that the mission takes."""
     variant: int = 0
-    """Chooses among the variants of the recipe, which says what they are."""
+    """Selects a variant of the recipe; see the docstring of the recipe."""
     strict: bool = False
-    """A wrong toggle or pickup fails the mission."""
+    """Whether a wrong toggle or pickup fails the mission."""
     carrying: bool = False
-    """The agent begins with the object that it has to put somewhere."""
+    """Whether the agent starts with the object to be moved in hand."""
     colors: tuple[int, int] = (ANY, ANY)
     """The colors of the two doors of OpenTwoDoors."""
     locked_room: float = 0.5
-    """How likely a room is locked."""
+    """Probability of a locked room."""
     locations: bool = True
-    """Whether descriptions may say "on your left" and the like."""
+    """Whether descriptors may have a place, such as "on your left"."""
     unblocking: bool = True
     """Whether objects may block the way."""
     implicit_unlock: bool = True
-    """Whether the mission may be about a locked room without saying so."""
+    """Whether the mission may require unlocking a room without saying so."""
     verbs: tuple[str, ...] = tuple(VERBS)
+    """The verbs from which clauses are drawn."""
     joins: tuple[str, ...] = JOINS
+    """The kinds of instructions: ("action",) for single clauses only, or all of JOINS."""
     version: int = 1
-    """Raised by hand whenever the same seed and actions would give another episode."""
+    """Increased whenever the same seed and actions would give a different episode."""
 
     def __post_init__(self) -> None:
         def require(condition: bool, message: str) -> None:
@@ -80,25 +84,29 @@ class Level:
                 raise ValueError(f"level {self.name!r}: {message}")
 
         require(callable(self.recipe) or self.recipe in RECIPES, f"unknown recipe {self.recipe!r}")
-        require(3 <= self.room_size <= MAX_SIZE, f"room_size {self.room_size} is not in 3..{MAX_SIZE}")
-        require(self.rows >= 1 and self.columns >= 1, "there must be at least one row and one column of rooms")
+        require(3 <= self.room_size <= MAX_SIZE, f"room_size {self.room_size} must be in 3..{MAX_SIZE}")
+        require(self.rows >= 1 and self.columns >= 1, f"rows {self.rows} and columns {self.columns} must be at least 1")
         require(
             max(self.width, self.height) <= MAX_SIZE and self.rows * self.columns <= MAX_ROOMS,
             f"{self.rows} x {self.columns} rooms of size {self.room_size} make a grid of {self.width} x {self.height} "
             f"cells; at most {MAX_SIZE} x {MAX_SIZE} cells and {MAX_ROOMS} rooms are possible",
         )
-        require(self.objects >= 0 and self.max_steps >= 0, "objects and max_steps cannot be negative")
-        require(bool(self.verbs) and set(self.verbs) <= set(VERBS), f"verbs must be among {', '.join(VERBS)}")
-        require(self.joins in (JOINS[:1], JOINS), "joins must be ('action',) or ('action', 'and', 'seq')")
+        require(self.objects >= 0, f"objects {self.objects} must not be negative")
+        require(self.max_steps >= 0, f"max_steps {self.max_steps} must not be negative")
+        require(
+            bool(self.verbs) and set(self.verbs) <= set(VERBS),
+            f"verbs must be among {', '.join(VERBS)}; got {self.verbs!r}",
+        )
+        require(self.joins in (JOINS[:1], JOINS), f"joins must be {JOINS[:1]} or {JOINS}, got {self.joins!r}")
 
     @property
     def width(self) -> int:
-        """Cells from left to right."""
+        """Number of cells from left to right."""
         return (self.room_size - 1) * self.columns + 1
 
     @property
     def height(self) -> int:
-        """Cells from top to bottom."""
+        """Number of cells from top to bottom."""
         return (self.room_size - 1) * self.rows + 1
 
     @property
@@ -106,8 +114,13 @@ class Level:
         """The Gymnasium id."""
         return f"babyai/{self.name}-v0"
 
+    @property
+    def task(self) -> str:
+        """What the agent is asked to do, in one line; empty for a custom recipe without a docstring."""
+        return describe_task(self)
+
     def row(self, rules: Rules) -> np.ndarray:
-        """The level as compiled code reads it, a record of no dimensions."""
+        """Returns the settings as kernels read them: a zero-dimensional LEVEL record."""
         row = np.zeros((), dtype=LEVEL)
         for field in fields(self):
             if field.name in (LEVEL.names or ()) and field.name not in ("recipe", "verbs", "joins"):
@@ -134,7 +147,7 @@ def _generated(name: str, **settings: Any) -> Level:
 SINGLE_CLAUSE = JOINS[:1]
 
 _TABLE = (
-    # Go to something in one room.
+    # Go to something in a single room.
     _one_room("GoToRedBallGrey", "go_to_red_ball", objects=7, variant=1),
     _one_room("GoToRedBall", "go_to_red_ball", objects=7),
     _one_room("GoToRedBallNoDists", "go_to_red_ball", objects=0),
@@ -217,7 +230,7 @@ _TABLE = (
         Level(f"KeyCorridorS{size}R{rows}", "key_corridor", room_size=size, rows=rows, max_steps=30 * size**2)
         for size, rows in [(3, 1), (3, 2), (3, 3), (4, 3), (5, 3), (6, 3)]
     ),
-    # Anything at all.
+    # Random instructions.
     _generated("Synth", joins=SINGLE_CLAUSE, locations=False, implicit_unlock=False),
     _generated("SynthS5R2", joins=SINGLE_CLAUSE, locations=False, implicit_unlock=False, room_size=5, rows=2, columns=2,
                objects=7),
@@ -226,7 +239,7 @@ _TABLE = (
     _generated("MiniBossLevel", room_size=5, rows=2, columns=2, objects=7, locked_room=0.25),
     _generated("BossLevel"),
     _generated("BossLevelNoUnlock", locked_room=0, implicit_unlock=False),
-    # Worlds placed by hand.
+    # Hand-placed worlds.
     _one_room("TestGoToBlocked", "go_to_blocked", room_size=9),
     _one_room("TestPutNextToBlocked", "put_next_to_blocked", room_size=9),
     Level("TestPutNextToCloseToDoor1", "put_next_close_to_closed_door", room_size=9, rows=2, columns=1, variant=1),
@@ -240,7 +253,7 @@ _TABLE = (
 LEVELS: dict[str, Level] = {level.name: level for level in _TABLE}
 BUILT_IN = frozenset(LEVELS)
 
-# Where the settings themselves differ; all other differences between the rule sets are in the recipes and the judge.
+# Settings that differ under Minigrid's rules; all other differences are in the recipes and the judge.
 _MINIGRID_SETTINGS = {"SynthS5R2": {"columns": 3, "objects": 18}}
 
 PAPER_LEVELS = (
@@ -251,15 +264,24 @@ PAPER_LEVELS = (
 
 
 def find_level(name: str | Level, rules: Rules = "paper") -> Level:
-    """The level of that name under a rule set; an unknown name is answered with the nearest known ones."""
+    """Returns the level with this name under a rule set.
+
+    Args:
+        name: The name of a level, with or without "BabyAI-" or "babyai/" and version; a `Level` is returned unchanged.
+        rules: The rule set.
+
+    Raises:
+        UnknownLevelError: There is no level with this name; the message suggests similar names.
+        ValueError: The rule set is unknown.
+    """
     if rules not in get_args(Rules):
-        raise ValueError(f"unknown rules {rules!r}; they are 'paper' or 'minigrid'")
+        raise ValueError(f"unknown rules {rules!r}; expected 'paper' or 'minigrid'")
     if isinstance(name, Level):
         return name
-    plain = name.removeprefix("babyai/").removeprefix("BabyAI-").split("-v")[0]
-    if plain not in LEVELS:
-        near = difflib.get_close_matches(plain, LEVELS, n=3)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; see babyai.LEVELS for all of them"
+    key = name.removeprefix("babyai/").removeprefix("BabyAI-").split("-v")[0]
+    if key not in LEVELS:
+        near = difflib.get_close_matches(key, LEVELS, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; see babyai.LEVELS for all names"
         raise UnknownLevelError(f"unknown level {name!r}{hint}")
-    level = LEVELS[plain]
-    return replace(level, **_MINIGRID_SETTINGS.get(plain, {})) if rules == "minigrid" else level
+    level = LEVELS[key]
+    return replace(level, **_MINIGRID_SETTINGS.get(key, {})) if rules == "minigrid" else level

@@ -1,6 +1,6 @@
-"""Which recipe builds which level: a number for each, and the one compiled function that calls them all.
+"""Calls the recipe of a level by its number.
 
-Compiled code cannot be handed a function and still be found in the cache, so the number decides.
+Compiled code that takes a function as an argument cannot be cached on disk, so recipes are dispatched by number.
 """
 
 from babyai._jit import njit
@@ -90,7 +90,7 @@ from babyai.levels.recipes import (
 
 @njit
 def follow_recipe(s, d, level):
-    """Makes one attempt at the level's recipe; False if it must be tried again."""
+    """Makes one attempt at the level's recipe; returns False if the attempt is rejected."""
     recipe = level.recipe
     if recipe == GO_TO_RED_BALL:
         return go_to_red_ball(s, d, level)

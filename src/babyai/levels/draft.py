@@ -1,11 +1,11 @@
-"""A draft: what is known of a world only while its level is being built. One serves a whole shard of worlds."""
+"""The draft: scratch data used only while a level is generated. One draft serves a whole shard of worlds."""
 
 import numpy as np
 
 from babyai.world.state import MAX_SIZE
 
 MAX_THINGS = 576
-# Sets of rooms are kept as bits of one integer.
+# Sets of rooms are stored as bits of one int64.
 MAX_ROOMS = 60
 
 DRAFT = np.dtype(
@@ -13,24 +13,24 @@ DRAFT = np.dtype(
         ("room_size", np.int64),
         ("rows", np.int64),
         ("columns", np.int64),
-        # Flat indices of the objects and doors placed so far, in that order.
+        # Flat indices of the objects and doors placed so far, in the order of placement.
         ("count", np.int64),
         ("things", np.int16, MAX_THINGS),
-        # Rooms are numbered row * columns + column, sides right 0, down 1, left 2, up 3. A slot is where a door on
-        # that side would be (0: no neighbor), `linked` tells that there is a door or no wall.
+        # Room number: row * columns + column. Sides: right 0, down 1, left 2, up 3. A slot is the position of a
+        # possible door on that side (0: no neighbor); `linked` is set if there is a door or the wall was removed.
         ("slots", np.int16, (MAX_ROOMS, 4)),
         ("linked", np.uint8, (MAX_ROOMS, 4)),
         ("locked", np.uint8, MAX_ROOMS),
-        # The room locked by the random generator of levels, or -1.
+        # The room locked by the recipe `random_level`, or -1.
         ("locked_room", np.int64),
-        # Which cells one can walk on, doors included, as bits of each row; and a flood over them.
+        # Bits per row: walkable cells, doors included, and the cells reached by a flood fill.
         ("walkable", np.uint32, MAX_SIZE),
         ("flood", np.uint32, MAX_SIZE),
     ],
     align=True,
 )
 
-# What a level is to compiled code: its row of the catalog.
+# The settings of a level, as read by kernels.
 LEVEL = np.dtype(
     [
         ("recipe", np.int64),
@@ -56,5 +56,5 @@ LEVEL = np.dtype(
 
 
 def make_draft() -> np.recarray:
-    """An array of one draft."""
+    """Returns an array of one draft."""
     return np.zeros(1, dtype=DRAFT).view(np.recarray)

@@ -1,6 +1,6 @@
-"""The random generator of levels: locked rooms, distractors and any instruction the level allows.
+"""The random level generator: locked rooms, distractors and random instructions.
 
-Synth, GoToSeq, PickupLoc, BossLevel and their kin are this one recipe with other settings.
+Synth, GoToSeq, PickupLoc, BossLevel and similar levels are this recipe with different settings.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from babyai._jit import njit
 from babyai.levels.blocks import (
     ANY,
-    PLACING_TRIES,
+    MAX_PLACE_TRIES,
     add_distractors,
     add_door,
     add_object,
@@ -17,7 +17,7 @@ from babyai.levels.blocks import (
     last,
     place_agent_outside,
 )
-from babyai.levels.instruct import describe
+from babyai.levels.instruct import set_descriptor
 from babyai.world.codes import (
     AFTER,
     ANY_COLOR,
@@ -35,13 +35,13 @@ from babyai.world.codes import (
     PICK_UP,
     PUT_NEXT,
 )
-from babyai.world.judge import fits, has_descriptor, lies_in
+from babyai.world.judge import has_descriptor, matches, matches_place
 from babyai.world.random import COLOR_ORDER, draw, flip, uniform
 from babyai.world.state import MAX_DESCRIPTORS, ORIGIN, STRIDE
 
-# What a descriptor may name: box, ball and key; the door as well; or the door alone.
+# Descriptors draw from a slice of this list: objects, objects and doors, or doors only.
 NOUN_ORDER = np.array([BOX, BALL, KEY, DOOR], dtype=np.int64)
-DESCRIBING_TRIES = 101
+MAX_DESCRIBE_TRIES = 101
 
 
 @njit
@@ -54,14 +54,16 @@ def random_level(s, d, level):
         return False
     if not level.unblocking and not all_reachable(s, d):
         return False
-    return _random_instruction(s, d, level) and not (level.unblocking and _asks_for_a_needed_key(s, d))
+    return _random_instruction(s, d, level) and not (level.unblocking and _names_key_of_locked_door(s, d))
 
 
 @njit
 def _add_locked_room(s, d):
-    """Locks a room behind a door and puts the key elsewhere."""
-    for _ in range(PLACING_TRIES):
-        column, row, side = draw(s, 0, d.columns), draw(s, 0, d.rows), draw(s, 0, 4)
+    """Adds a locked door to a random room and puts the key in another room."""
+    for _ in range(MAX_PLACE_TRIES):
+        column = draw(s, 0, d.columns)
+        row = draw(s, 0, d.rows)
+        side = draw(s, 0, 4)
         room = row * d.columns + column
         if d.slots[room, side]:
             d.locked_room = room
@@ -69,7 +71,7 @@ def _add_locked_room(s, d):
     if d.locked_room == ANY or not add_door(s, d, column, row, side, ANY, 1):
         return False
     color = (int(s.cells[last(d)]) >> 4) & 7
-    for _ in range(PLACING_TRIES):
+    for _ in range(MAX_PLACE_TRIES):
         column, row = draw(s, 0, d.columns), draw(s, 0, d.rows)
         if row * d.columns + column != d.locked_room:
             return add_object(s, d, column, row, KEY, color)
@@ -78,7 +80,7 @@ def _add_locked_room(s, d):
 
 @njit
 def _random_instruction(s, d, level):
-    """Draws a single clause, two joined by `and`, or two sides in order, each a clause or a pair."""
+    """Draws a single clause, two clauses joined by `and`, or two sides in order."""
     join = draw(s, 0, level.joins)
     if join < 2:
         return _random_side(s, d, level, 0, join)
@@ -91,6 +93,7 @@ def _random_instruction(s, d, level):
 
 @njit
 def _random_side(s, d, level, clause, pair):
+    """Draws one clause, or two clauses joined by `and`."""
     if not _random_clause(s, d, level, clause):
         return False
     return not pair or _random_clause(s, d, level, clause + 1)
@@ -98,7 +101,7 @@ def _random_side(s, d, level, clause, pair):
 
 @njit
 def _random_verb(s, level):
-    """One of the verbs whose bit is set in the level's row."""
+    """Draws one of the verbs that the level allows."""
     count = 0
     for verb in range(GO_TO, PUT_NEXT + 1):
         count += (level.verbs >> verb) & 1
@@ -111,13 +114,13 @@ def _random_verb(s, level):
     return GO_TO
 
 
-# The reference draws clauses in this order of verbs: go to, pick up, open, put next; ours are numbered alike.
+# The reference draws verbs in this order; `_random_verb` relies on our codes having the same order.
 assert (GO_TO, PICK_UP, OPEN, PUT_NEXT) == (1, 2, 3, 4)
 
 
 @njit
 def _random_clause(s, d, level, clause):
-    # A single clause is drawn with kinds [action], which costs no draw.
+    # The reference also draws the kind of the clause from a list of one, which consumes no random bits.
     verb = _random_verb(s, level)
     s.verbs[clause] = verb
     if verb == GO_TO:
@@ -131,27 +134,30 @@ def _random_clause(s, d, level, clause):
 
 @njit
 def _random_descriptor(s, d, level, k, first_noun, last_noun):
-    """Draws color, noun and place until something in the world is so described."""
-    for _ in range(DESCRIBING_TRIES):
-        pick = draw(s, 0, 7)
-        color = ANY_COLOR if pick == 0 else COLOR_ORDER[pick - 1]
+    """Draws color, noun and place until the descriptor matches something in the world."""
+    for _ in range(MAX_DESCRIBE_TRIES):
+        choice = draw(s, 0, 7)
+        color = ANY_COLOR if choice == 0 else COLOR_ORDER[choice - 1]
         noun = NOUN_ORDER[draw(s, first_noun, last_noun)]
         place = ANYWHERE
         if level.locations and flip(s):
             place = ON_LEFT + draw(s, 0, 4)
-        if _is_named(s, d, level, noun, color, place):
-            describe(s, k, noun, color, place)
+        if _has_match(s, d, level, noun, color, place):
+            set_descriptor(s, k, noun, color, place)
             return True
     return False
 
 
 @njit
-def _is_named(s, d, level, noun, color, place):
-    """Whether a descriptor matches anything; in levels without implicit unlocking, anything outside the locked room."""
+def _has_match(s, d, level, noun, color, place):
+    """Returns whether a descriptor matches anything.
+
+    In levels without implicit unlocking, only matches outside the locked room count.
+    """
     only_outside = not level.implicit_unlock and d.locked_room != ANY
     for i in range(d.count):
         p = int(d.things[i])
-        if fits(int(s.cells[p]), noun, color) and lies_in(s, p, place):
+        if matches(int(s.cells[p]), noun, color) and matches_place(s, p, place):
             if not (only_outside and _in_room(d, p, d.locked_room)):
                 return True
     return False
@@ -159,16 +165,17 @@ def _is_named(s, d, level, noun, color, place):
 
 @njit
 def _in_room(d, p, room):
-    """Whether a cell lies in the room's square, walls and their doors included."""
+    """Returns whether a cell is in the room, walls and their doors included."""
     y, x = divmod(p - ORIGIN, STRIDE)
     inner = d.room_size - 1
-    left, top = room % d.columns * inner, room // d.columns * inner
+    left = room % d.columns * inner
+    top = room // d.columns * inner
     return left <= x <= left + inner and top <= y <= top + inner
 
 
 @njit
-def _asks_for_a_needed_key(s, d):
-    """Whether the mission names a key of the color of a locked door, which the agent may have to use up."""
+def _names_key_of_locked_door(s, d):
+    """Returns whether the mission names a key of the color of a locked door, as the reference rejects such missions."""
     for i in range(d.count):
         cell = int(s.cells[int(d.things[i])])
         if cell & KIND_MASK == LOCKED_DOOR:

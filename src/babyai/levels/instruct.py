@@ -1,4 +1,4 @@
-"""Giving instructions: the last step of a recipe. All return True, so that they can end a chain of `and`."""
+"""Setting the mission, the last step of a recipe. All return True, so that they can end a chain of `and`."""
 
 from babyai._jit import njit
 from babyai.world.codes import (
@@ -18,7 +18,7 @@ from babyai.world.state import MAX_CLAUSES, MAX_DESCRIPTORS
 
 
 @njit
-def describe(s, k, noun, color, place):
+def set_descriptor(s, k, noun, color, place):
     """Sets descriptor k."""
     s.nouns[k] = noun
     s.colors[k] = color
@@ -27,32 +27,34 @@ def describe(s, k, noun, color, place):
 
 @njit
 def clear_mission(s):
+    """Removes all clauses and descriptors."""
     s.order = SINGLE
     s.strict = 0
     for k in range(MAX_CLAUSES):
         s.verbs[k] = NO_CLAUSE
     for k in range(MAX_DESCRIPTORS):
-        describe(s, k, 0, 0, 0)
+        set_descriptor(s, k, 0, 0, 0)
 
 
 @njit
 def describe_thing(s, k, p):
-    """Sets descriptor k to the kind and color of what lies at `p`."""
+    """Sets descriptor k to the kind and color of the object or door at `p`."""
     cell = int(s.cells[p])
     kind = cell & KIND_MASK
-    describe(s, k, DOOR if kind == LOCKED_DOOR else kind, (cell >> 4) & 7, ANYWHERE)
+    set_descriptor(s, k, DOOR if kind == LOCKED_DOOR else kind, (cell >> 4) & 7, ANYWHERE)
 
 
 @njit
-def say(s, clause, verb, noun, color, place):
+def set_clause(s, clause, verb, noun, color, place):
     """Sets a clause with one descriptor."""
     s.verbs[clause] = verb
-    describe(s, 2 * clause, noun, color, place)
+    set_descriptor(s, 2 * clause, noun, color, place)
     return True
 
 
 @njit
-def _say_thing(s, clause, verb, p):
+def _set_clause_to_thing(s, clause, verb, p):
+    """Sets a clause about the object or door at `p`."""
     s.verbs[clause] = verb
     describe_thing(s, 2 * clause, p)
     return True
@@ -60,27 +62,31 @@ def _say_thing(s, clause, verb, p):
 
 @njit
 def go_to(s, p):
-    return _say_thing(s, 0, GO_TO, p)
+    """Sets the mission to go to the object or door at `p`."""
+    return _set_clause_to_thing(s, 0, GO_TO, p)
 
 
 @njit
 def pick_up(s, p):
-    return _say_thing(s, 0, PICK_UP, p)
+    """Sets the mission to pick up the object at `p`."""
+    return _set_clause_to_thing(s, 0, PICK_UP, p)
 
 
 @njit
 def open_door(s, p):
-    return _say_thing(s, 0, OPEN, p)
+    """Sets the mission to open the door at `p`."""
+    return _set_clause_to_thing(s, 0, OPEN, p)
 
 
 @njit
 def open_any_door(s):
-    return say(s, 0, OPEN, DOOR, ANY_COLOR, ANYWHERE)
+    """Sets the mission to open any door."""
+    return set_clause(s, 0, OPEN, DOOR, ANY_COLOR, ANYWHERE)
 
 
 @njit
 def put_next(s, clause, p, q):
-    """Sets a clause: put what lies at `p` next to what lies at `q`."""
+    """Sets a clause: put the object at `p` next to the object or door at `q`."""
     s.verbs[clause] = PUT_NEXT
     describe_thing(s, 2 * clause, p)
     describe_thing(s, 2 * clause + 1, q)
@@ -88,8 +94,8 @@ def put_next(s, clause, p, q):
 
 
 @njit
-def in_order(s, order, strict):
-    """Puts the clauses 0 and 2 in order; `strict` has a bit for each clause that a wrong toggle or pickup fails."""
+def set_order(s, order, strict):
+    """Sets the order (BEFORE or AFTER) of clauses 0 and 2; bit k of `strict` makes clause k strict."""
     s.order = order
     s.strict = strict
     return True

@@ -1,7 +1,7 @@
-"""One short recipe per family of levels: what is drawn and placed, in which order, and what the agent is told.
+"""The recipes, one per family of levels: what is placed, in which order, and the mission.
 
-A recipe gets the world `s`, the draft `d` (its rooms are built already) and the level's row of the catalog. It
-returns False to reject the attempt. `RECIPES` gives each its number; `build` calls it.
+A recipe takes the world `s`, the draft `d` (its rooms are already built) and the level's settings. It returns False to
+reject the attempt. `catalog.RECIPES` numbers the recipes; `dispatch` calls them.
 """
 
 import numpy as np
@@ -17,18 +17,18 @@ from babyai.levels.blocks import (
     add_object,
     all_reachable,
     connect_all,
+    draw_and_remove,
+    draw_two,
     last,
     open_all_doors,
-    place,
     place_agent,
     place_agent_outside,
+    place_object,
     put,
     random_thing,
     remove_wall,
-    take,
-    two_of,
 )
-from babyai.levels.instruct import go_to, in_order, open_any_door, open_door, pick_up, put_next, say
+from babyai.levels.instruct import go_to, open_any_door, open_door, pick_up, put_next, set_clause, set_order
 from babyai.world.codes import (
     AFTER,
     ANY_COLOR,
@@ -50,14 +50,15 @@ from babyai.world.codes import (
 )
 from babyai.world.random import COLOR_ORDER, draw, draw_color, flip
 
-UNLOCKED, LOCKED = 0, 1
+UNLOCKED = 0
+LOCKED = 1
 
 # ---------------------------------------------------------------- go to
 
 
 @njit
 def go_to_red_ball(s, d, level):
-    """A red ball among distractors; `variant` 1 paints these grey."""
+    """A red ball and distractors; with `variant` 1 the distractors are grey."""
     if not (place_agent(s, d, ANY, ANY) and add_object(s, d, 0, 0, BALL, RED)):
         return False
     if not add_distractors(s, d, ANY, ANY, level.objects, False):
@@ -85,7 +86,7 @@ def go_to_local(s, d, level):
 
 @njit
 def go_to_maze(s, d, level):
-    """An object somewhere in the maze; `variant` 1 opens all doors."""
+    """An object in a maze; with `variant` 1 all doors are open."""
     if not (place_agent(s, d, ANY, ANY) and connect_all(s, d, ANY)):
         return False
     first = d.count
@@ -108,7 +109,8 @@ def go_to_red_blue_ball(s, d, level):
 
 
 @njit
-def _four_doors(s, d, locked):
+def _add_four_doors(s, d, locked):
+    """Adds a door to each side of the middle room."""
     for _ in range(4):
         if not add_door(s, d, 1, 1, ANY, ANY, locked):
             return False
@@ -117,14 +119,14 @@ def _four_doors(s, d, locked):
 
 @njit
 def go_to_door(s, d, level):
-    if not (_four_doors(s, d, ANY) and place_agent(s, d, 1, 1)):
+    if not (_add_four_doors(s, d, ANY) and place_agent(s, d, 1, 1)):
         return False
     return go_to(s, random_thing(s, d, 0))
 
 
 @njit
 def go_to_object_or_door(s, d, level):
-    if not (place_agent(s, d, 1, 1) and add_distractors(s, d, 1, 1, 8, False) and _four_doors(s, d, ANY)):
+    if not (place_agent(s, d, 1, 1) and add_distractors(s, d, 1, 1, 8, False) and _add_four_doors(s, d, ANY)):
         return False
     return all_reachable(s, d) and go_to(s, random_thing(s, d, 0))
 
@@ -139,7 +141,7 @@ def open_maze(s, d, level):
     doors = d.count
     if not (add_distractors(s, d, ANY, ANY, level.objects, False) and all_reachable(s, d)):
         return False
-    # Every door stands twice in the list that is drawn from: once for each of its rooms.
+    # As in the reference, every door is listed twice, once for each of its rooms.
     k = draw(s, 0, 2 * doors)
     for column in range(d.columns):
         for row in range(d.rows):
@@ -164,10 +166,10 @@ BY_EITHER, BY_COLOR, BY_PLACE = range(3)
 
 @njit
 def open_one_door(s, d, level):
-    """Four doors around the agent, told apart by color or by place, as `variant` says."""
+    """Four doors around the agent; `variant` decides whether the mission names one by color or by place."""
     colors = COLOR_ORDER.copy()
     for side in range(4):
-        if not add_door(s, d, 1, 1, side, take(s, colors, 6 - side), UNLOCKED):
+        if not add_door(s, d, 1, 1, side, draw_and_remove(s, colors, 6 - side), UNLOCKED):
             return False
     by = level.variant
     if by == BY_EITHER:
@@ -175,15 +177,15 @@ def open_one_door(s, d, level):
     if by == BY_COLOR:
         open_door(s, int(d.things[0]))
     else:
-        say(s, 0, OPEN, DOOR, ANY_COLOR, ON_LEFT + draw(s, 0, 4))
+        set_clause(s, 0, OPEN, DOOR, ANY_COLOR, ON_LEFT + draw(s, 0, 4))
     s.strict = level.strict
     return place_agent(s, d, 1, 1)
 
 
 @njit
 def open_two_doors(s, d, level):
-    """A door to the left, then one to the right; the level may fix their colors."""
-    first, second = two_of(s, 0, 6)
+    """First the left door, then the right door; the level may fix their colors."""
+    first, second = draw_two(s, 0, 6)
     first_color = COLOR_ORDER[first] if level.colors[0] == ANY else level.colors[0]
     second_color = COLOR_ORDER[second] if level.colors[1] == ANY else level.colors[1]
     if not (
@@ -192,9 +194,9 @@ def open_two_doors(s, d, level):
         and place_agent(s, d, 1, 1)
     ):
         return False
-    say(s, 0, OPEN, DOOR, first_color, ANYWHERE)
-    say(s, 2, OPEN, DOOR, second_color, ANYWHERE)
-    return in_order(s, BEFORE, level.strict)
+    set_clause(s, 0, OPEN, DOOR, first_color, ANYWHERE)
+    set_clause(s, 2, OPEN, DOOR, second_color, ANYWHERE)
+    return set_order(s, BEFORE, level.strict)
 
 
 @njit
@@ -203,20 +205,21 @@ def open_doors_in_order(s, d, level):
     count = level.objects
     chosen = np.empty(6, dtype=np.int64)
     for k in range(count):
-        chosen[k] = take(s, colors, 6 - k)
+        chosen[k] = draw_and_remove(s, colors, 6 - k)
     for k in range(count):
         if not add_door(s, d, 1, 1, ANY, chosen[k], UNLOCKED):
             return False
     if not place_agent(s, d, 1, 1):
         return False
-    first, second = two_of(s, 0, count)
+    first, second = draw_two(s, 0, count)
     mode = draw(s, 0, 3)
-    say(s, 0, OPEN, DOOR, chosen[first], ANYWHERE)
+    set_clause(s, 0, OPEN, DOOR, chosen[first], ANYWHERE)
     if mode == 0:
         s.strict = level.strict
         return True
-    say(s, 2, OPEN, DOOR, chosen[second], ANYWHERE)
-    return in_order(s, BEFORE if mode == 1 else AFTER, 5 * level.strict)
+    set_clause(s, 2, OPEN, DOOR, chosen[second], ANYWHERE)
+    # Bits 0 and 2: both clauses are strict.
+    return set_order(s, BEFORE if mode == 1 else AFTER, 5 * level.strict)
 
 
 # ---------------------------------------------------------------- pick up
@@ -224,7 +227,7 @@ def open_doors_in_order(s, d, level):
 
 @njit
 def pick_up_maze(s, d, level):
-    """`variant` 1 wants something to be blocked, else everything must be in reach."""
+    """An object in a maze; with `variant` 1 something must be unreachable, otherwise everything must be reachable."""
     if not (place_agent(s, d, ANY, ANY) and connect_all(s, d, ANY)):
         return False
     first = d.count
@@ -235,7 +238,7 @@ def pick_up_maze(s, d, level):
 
 @njit
 def pick_up_distinct(s, d, level):
-    """Named by its kind, its color or both, all five objects being different."""
+    """One of five different objects, named by kind, color, or both."""
     if not (add_distractors(s, d, ANY, ANY, 5, True) and place_agent(s, d, 0, 0)):
         return False
     pick_up(s, random_thing(s, d, 0))
@@ -263,7 +266,7 @@ def pick_up_above(s, d, level):
 def one_room(s, d, level):
     if not (add_object(s, d, 0, 0, BALL, ANY) and place_agent(s, d, ANY, ANY)):
         return False
-    return say(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
+    return set_clause(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
 
 
 @njit
@@ -272,12 +275,12 @@ def find_object(s, d, level):
     row = draw(s, 0, d.columns)
     if not (add_object(s, d, column, row, ANY, ANY) and place_agent(s, d, 1, 1) and connect_all(s, d, ANY)):
         return False
-    return say(s, 0, PICK_UP, int(s.cells[int(d.things[0])]) & KIND_MASK, ANY_COLOR, ANYWHERE)
+    return set_clause(s, 0, PICK_UP, int(s.cells[int(d.things[0])]) & KIND_MASK, ANY_COLOR, ANYWHERE)
 
 
 @njit
 def act_on_object_or_door(s, d, level):
-    if not (add_distractors(s, d, 1, 1, 5, True) and _four_doors(s, d, UNLOCKED) and place_agent(s, d, 1, 1)):
+    if not (add_distractors(s, d, 1, 1, 5, True) and _add_four_doors(s, d, UNLOCKED) and place_agent(s, d, 1, 1)):
         return False
     p = random_thing(s, d, 0)
     if flip(s):
@@ -294,24 +297,25 @@ def put_next_local(s, d, level):
         return False
     if not all_reachable(s, d):
         return False
-    a, b = two_of(s, 0, d.count)
+    a, b = draw_two(s, 0, d.count)
     return put_next(s, 0, int(d.things[a]), int(d.things[b]))
 
 
 @njit
 def put_next_maze(s, d, level):
-    """The paper's PutNext, which Minigrid does not have."""
+    """The paper's PutNext, which is not in Minigrid."""
     if not (place_agent(s, d, ANY, ANY) and connect_all(s, d, ANY)):
         return False
     first = d.count
     if not (add_distractors(s, d, ANY, ANY, level.objects, False) and all_reachable(s, d)):
         return False
-    a, b = two_of(s, first, d.count - first)
+    a, b = draw_two(s, first, d.count - first)
     return put_next(s, 0, int(d.things[a]), int(d.things[b]))
 
 
 @njit
-def _two_open_rooms(s, d, level):
+def _build_double_room(s, d, level):
+    """Fills two rooms with distractors and removes the wall between them."""
     return (
         place_agent(s, d, 0, 0)
         and add_distractors(s, d, 0, 0, level.objects, True)
@@ -322,7 +326,7 @@ def _two_open_rooms(s, d, level):
 
 @njit
 def put_next_across(s, d, level):
-    if not _two_open_rooms(s, d, level):
+    if not _build_double_room(s, d, level):
         return False
     a = int(d.things[draw(s, 0, level.objects)])
     b = random_thing(s, d, level.objects)
@@ -331,24 +335,24 @@ def put_next_across(s, d, level):
 
 @njit
 def move_two_across(s, d, level):
-    if not _two_open_rooms(s, d, level):
+    if not _build_double_room(s, d, level):
         return False
-    left, other_left = two_of(s, 0, level.objects)
-    right, other_right = two_of(s, level.objects, level.objects)
+    left, other_left = draw_two(s, 0, level.objects)
+    right, other_right = draw_two(s, level.objects, level.objects)
     put_next(s, 0, int(d.things[left]), int(d.things[right]))
     put_next(s, 2, int(d.things[other_right]), int(d.things[other_left]))
-    return in_order(s, BEFORE, 0)
+    return set_order(s, BEFORE, 0)
 
 
 # ---------------------------------------------------------------- locked doors
 
 
 @njit
-def _lock_a_room(s, d, level):
-    """A locked door in a random room and its key elsewhere; returns the room's number, or ANY.
+def _lock_random_room(s, d, level):
+    """Adds a locked door to a random room and its key to another; returns the room's number, or ANY if rejected.
 
-    Minigrid compares room numbers by identity, which never holds, and so may lock the key in; that is kept under its
-    rules alone.
+    Minigrid compares room numbers with `is`, which is never true for its NumPy integers, so the key may end up in the
+    locked room. This is reproduced under Minigrid's rules only.
     """
     column, row = draw(s, 0, d.columns), draw(s, 0, d.rows)
     if not add_door(s, d, column, row, ANY, ANY, LOCKED):
@@ -363,8 +367,8 @@ def _lock_a_room(s, d, level):
 
 
 @njit
-def _fill_rooms(s, d, level, locked_room, count):
-    """The same number of distractors in every room but the locked one (in that one too under Minigrid's rules)."""
+def _add_distractors_to_rooms(s, d, level, locked_room, count):
+    """Adds `count` distractors to every room except the locked one (under Minigrid's rules, to that one too)."""
     for column in range(d.columns):
         for row in range(d.rows):
             if row * d.columns + column != locked_room or level.minigrid:
@@ -375,11 +379,11 @@ def _fill_rooms(s, d, level, locked_room, count):
 
 @njit
 def go_to_behind_locked_door(s, d, level):
-    room = _lock_a_room(s, d, level)
+    room = _lock_random_room(s, d, level)
     return (
         room != ANY
         and connect_all(s, d, ANY)
-        and _fill_rooms(s, d, level, room, 2)
+        and _add_distractors_to_rooms(s, d, level, room, 2)
         and place_agent_outside(s, d, room)
         and all_reachable(s, d)
         and add_distractors(s, d, room % d.columns, room // d.columns, 1, False)
@@ -389,14 +393,14 @@ def go_to_behind_locked_door(s, d, level):
 
 @njit
 def unlock(s, d, level):
-    room = _lock_a_room(s, d, level)
+    room = _lock_random_room(s, d, level)
     if room == ANY:
         return False
     door = int(d.things[0])
     without = (int(s.cells[door]) >> 4) & 7 if flip(s) else ANY
     return (
         connect_all(s, d, without)
-        and _fill_rooms(s, d, level, room, 3)
+        and _add_distractors_to_rooms(s, d, level, room, 3)
         and place_agent_outside(s, d, room)
         and all_reachable(s, d)
         and open_door(s, door)
@@ -418,12 +422,12 @@ def key_in_box(s, d, level):
     if not add_door(s, d, 1, 1, ANY, ANY, LOCKED):
         return False
     s.hidden = KEY | int(s.cells[last(d)]) & 7 << 4
-    return place(s, d, 1, 1, BOX | MARKED | draw_color(s) << 4) and place_agent(s, d, 1, 1) and open_any_door(s)
+    return place_object(s, d, 1, 1, BOX | MARKED | draw_color(s) << 4) and place_agent(s, d, 1, 1) and open_any_door(s)
 
 
 @njit
 def unlock_pickup(s, d, level):
-    """A box behind a locked door; `variant` 1 puts a ball before the door."""
+    """A box behind a locked door; with `variant` 1 a ball is in front of the door."""
     if not (add_object(s, d, 1, 0, BOX, ANY) and add_door(s, d, 0, 0, RIGHT_SIDE, ANY, LOCKED)):
         return False
     color = (int(s.cells[last(d)]) >> 4) & 7
@@ -434,13 +438,13 @@ def unlock_pickup(s, d, level):
     if not place_agent(s, d, 0, 0):
         return False
     if level.variant == 1:
-        return say(s, 0, PICK_UP, BOX, ANY_COLOR, ANYWHERE)
+        return set_clause(s, 0, PICK_UP, BOX, ANY_COLOR, ANYWHERE)
     return pick_up(s, int(d.things[0]))
 
 
 @njit
 def unlock_to_unlock(s, d, level):
-    first, second = two_of(s, 0, 6)
+    first, second = draw_two(s, 0, 6)
     return (
         add_door(s, d, 0, 0, RIGHT_SIDE, COLOR_ORDER[first], LOCKED)
         and add_object(s, d, 2, 0, KEY, COLOR_ORDER[first])
@@ -448,7 +452,7 @@ def unlock_to_unlock(s, d, level):
         and add_object(s, d, 1, 0, KEY, COLOR_ORDER[second])
         and add_object(s, d, 0, 0, BALL, ANY)
         and place_agent(s, d, 1, 0)
-        and say(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
+        and set_clause(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
     )
 
 
@@ -465,5 +469,5 @@ def key_corridor(s, d, level):
         and add_object(s, d, 0, draw(s, 0, d.rows), KEY, color)
         and place_agent(s, d, 1, d.rows // 2)
         and connect_all(s, d, ANY)
-        and say(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
+        and set_clause(s, 0, PICK_UP, BALL, ANY_COLOR, ANYWHERE)
     )

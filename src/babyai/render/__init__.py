@@ -1,4 +1,4 @@
-"""Worlds made visible: tiles, RGB observations, whole pictures, terminal text, PNG and GIF files.
+"""Rendering: tiles, RGB observations, images of whole worlds, terminal text, PNG and GIF files.
 
-Import the module you need; this page imports none of them, so that text costs no compiler and pictures no Pillow.
+Import the module you need. This `__init__` imports none of them, so that text needs no compiler and images no Pillow.
 """

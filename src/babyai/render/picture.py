@@ -1,4 +1,4 @@
-"""Picture files: frames become PNG and GIF, each written whole or not at all."""
+"""Image files: PNG and GIF, written atomically."""
 
 import io
 import os
@@ -8,53 +8,53 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-# A GIF's palette has no more.
+# The most colors that the palette of a GIF can have.
 MAX_PALETTE = 256
 
 
 def png_bytes(frame: np.ndarray) -> bytes:
-    """The (H, W, 3) uint8 frame as the content of a PNG file."""
+    """A frame, (H, W, 3) uint8, encoded as PNG."""
     buffer = io.BytesIO()
-    Image.fromarray(_checked(frame)).save(buffer, format="PNG", optimize=True)
+    Image.fromarray(_check_frame(frame)).save(buffer, format="PNG", optimize=True)
     return buffer.getvalue()
 
 
 def save_png(frame: np.ndarray, path: str | os.PathLike[str]) -> None:
-    """The (H, W, 3) uint8 frame lies at `path` as a PNG file."""
-    _write_whole(Path(path), png_bytes(frame))
+    """Writes a frame, (H, W, 3) uint8, as a PNG file."""
+    _write_atomically(Path(path), png_bytes(frame))
 
 
 def save_gif(frames: Iterable[np.ndarray], path: str | os.PathLike[str], fps: float = 8) -> None:
-    """The frames lie at `path` as an endless GIF, all with one palette.
+    """Writes frames as a looping GIF with one shared palette.
 
-    Up to 256 different colors are kept exactly; beyond that the nearest of 256 are taken.
+    Up to 256 different colors are reproduced exactly; with more, colors are quantized to 256.
 
     Args:
-        frames: (H, W, 3) uint8 each, all of one size.
-        path: the file to write.
-        fps: frames a second; GIF counts time in hundredths of a second, so odd rates are rounded.
+        frames: (H, W, 3) uint8 each, all of the same shape.
+        path: File to write.
+        fps: Frames per second. GIF stores delays in hundredths of a second, so some rates are rounded.
     """
-    frames = [_checked(frame) for frame in frames]
+    frames = [_check_frame(frame) for frame in frames]
     if not frames:
-        raise ValueError("a GIF needs at least one frame, and none was given")
+        raise ValueError("a GIF needs at least one frame, got none")
     if shapes := {frame.shape for frame in frames} - {frames[0].shape}:
-        raise ValueError(f"all frames of a GIF must have one shape; got {frames[0].shape} and {shapes.pop()}")
+        raise ValueError(f"all frames of a GIF must have the same shape; got {frames[0].shape} and {shapes.pop()}")
     if not 0 < fps <= 100:
-        raise ValueError(f"a GIF can show more than 0 and up to 100 frames a second, not {fps}")
-    first, *others = _to_one_palette(frames)
+        raise ValueError(f"fps of a GIF must be above 0 and at most 100, not {fps}")
+    first, *others = _quantize(frames)
     buffer = io.BytesIO()
     first.save(buffer, format="GIF", save_all=True, append_images=others, duration=1000 / fps, loop=0, optimize=False)
-    _write_whole(Path(path), buffer.getvalue())
+    _write_atomically(Path(path), buffer.getvalue())
 
 
-def _checked(frame: np.ndarray) -> np.ndarray:
+def _check_frame(frame: np.ndarray) -> np.ndarray:
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
         raise ValueError(f"expected a frame of shape (H, W, 3) uint8, got {frame.shape} {frame.dtype}")
     return np.ascontiguousarray(frame)
 
 
-def _to_one_palette(frames: list[np.ndarray]) -> list[Image.Image]:
-    """The frames as palette images that share one palette."""
+def _quantize(frames: list[np.ndarray]) -> list[Image.Image]:
+    """The frames as palette images with one shared palette."""
     packed = [frame @ np.array([1 << 16, 1 << 8, 1], dtype=np.int32) for frame in frames]
     used = np.unique(np.concatenate([np.unique(colors) for colors in packed]))
     palette, entry_of_used = _choose_palette(np.stack([used >> 16, used >> 8 & 255, used & 255], axis=1))
@@ -67,7 +67,7 @@ def _to_one_palette(frames: list[np.ndarray]) -> list[Image.Image]:
 
 
 def _choose_palette(colors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A palette of at most 256 of the (K, 3) colors, (P, 3) uint8, and each color's entry in it, (K,) uint8."""
+    """A palette of at most 256 colors, (P, 3) uint8, and the index in it of each of the (K, 3) colors, (K,) uint8."""
     colors = colors.astype(np.uint8)
     if len(colors) <= MAX_PALETTE:
         return colors, np.arange(len(colors), dtype=np.uint8)
@@ -76,11 +76,11 @@ def _choose_palette(colors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return palette, np.asarray(reduced)[0]
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Writes a file beside its place and moves it there, so that nobody ever reads half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Writes to a temporary file and renames it, so a partial file is never visible at `path`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Worlds in words: a terminal picture of the grid, and sentences that say what the agent sees."""
+"""Text rendering: the grid as characters for a terminal, and the agent's view as English sentences."""
 
 import numpy as np
 
@@ -20,31 +20,34 @@ from babyai.world.codes import (
 )
 from babyai.world.state import position_of
 
-# Terminal colors by color number; walls are filled blocks, empty cells faint, the agent in reverse.
+# ANSI styles of objects, by color number.
 ANSI_COLORS = ("1;31", "1;32", "1;34", "1;35", "1;33", "1;37")
-ANSI_WALL, ANSI_EMPTY, ANSI_AGENT = "90;100", "2", "7"
+ANSI_WALL = "90;100"  # gray on gray: a filled block
+ANSI_EMPTY = "2"  # faint
+ANSI_AGENT = "7"  # reverse video
 
 KIND_NAMES = {DOOR: "door", KEY: "key", BALL: "ball", BOX: "box"}
 DOOR_STATES = {DOOR_OPEN: "an open", DOOR_CLOSED: "a closed", DOOR_LOCKED: "a locked"}
 
 
 def draw_text(world: np.record, color: bool = False) -> str:
-    """The whole grid as text, one line a row and two characters a cell, in the notation of `levels.layout`.
+    """The whole grid as text: one line per row, two characters per cell, in the notation of `babyai.levels.layout`.
 
-    Without color the text is a layout that `parse_layout` reads back; what is carried or lies in a box is not shown.
+    Without color, `parse_layout` can read the text back. Carried objects and objects in boxes are not shown.
 
     Args:
-        world: one world record.
-        color: whether to add the color codes of terminals.
+        world: World record.
+        color: Whether to add ANSI color codes.
     """
     x, y = position_of(world.agent)
-    rows = [[_paint(cell, cell_text(cell), color) for cell in row] for row in grid_cells(world).tolist()]
+    rows = [[_style(cell, cell_text(cell), color) for cell in row] for row in grid_cells(world).tolist()]
     here = int(grid_cells(world)[y, x])
-    rows[y][x] = _paint(here, cell_text(here, world.agent_dir), color, ANSI_AGENT)
+    rows[y][x] = _style(here, cell_text(here, world.agent_dir), color, ANSI_AGENT)
     return "\n".join("".join(row) for row in rows)
 
 
-def _paint(cell: int, text: str, color: bool, style: str | None = None) -> str:
+def _style(cell: int, text: str, color: bool, style: str | None = None) -> str:
+    """The text in a cell's ANSI style if `color` is true, else the text itself."""
     if not color:
         return text
     kind = cell & KIND_MASK
@@ -54,19 +57,20 @@ def _paint(cell: int, text: str, color: bool, style: str | None = None) -> str:
 
 
 def describe_view(image: np.ndarray) -> list[str]:
-    """What the agent sees, one sentence a thing, the nearest first, and what it carries last.
+    """English sentences that describe the agent's view: one per object, nearest first, and the carried object last.
 
-    Objects and doors are all named; of the walls only those met by looking straight ahead, left and right.
+    All visible objects and doors are described, but only the first wall straight ahead, to the left and to the right.
 
     Args:
         image: (n, n, 3) uint8, the symbolic view, indexed [vx][vy].
     """
-    middle, bottom = image.shape[0] // 2, image.shape[1] - 1
-    seen = [(bottom - vy, vx - middle) for vx, vy in np.argwhere(image[:, :, 0] > WALL).tolist()]
-    things = [(ahead, right) for ahead, right in seen if (ahead, right) != (0, 0)] + _walls_in_line(image)
-    things.sort(key=lambda place: (place[0] + abs(place[1]), -place[0], place[1]))
+    middle = image.shape[0] // 2
+    bottom = image.shape[1] - 1
+    visible = [(bottom - vy, vx - middle) for vx, vy in np.argwhere(image[:, :, 0] > WALL).tolist()]
+    places = [(ahead, right) for ahead, right in visible if (ahead, right) != (0, 0)] + _nearest_walls(image)
+    places.sort(key=lambda place: (place[0] + abs(place[1]), -place[0], place[1]))
     sentences = [
-        f"You see {_name(image[middle + right, bottom - ahead])} {_direction(ahead, right)}" for ahead, right in things
+        f"You see {_name(image[middle + right, bottom - ahead])} {_direction(ahead, right)}" for ahead, right in places
     ]
     carried = image[middle, bottom]
     if carried[0] > WALL:
@@ -74,17 +78,18 @@ def describe_view(image: np.ndarray) -> list[str]:
     return sentences
 
 
-def _walls_in_line(image: np.ndarray) -> list[tuple[int, int]]:
-    """The (ahead, right) of the first wall ahead, to the left and to the right, where each is in sight."""
-    middle, bottom = image.shape[0] // 2, image.shape[1] - 1
-    lines = (
+def _nearest_walls(image: np.ndarray) -> list[tuple[int, int]]:
+    """The (ahead, right) of the first wall ahead, to the left and to the right, if visible."""
+    middle = image.shape[0] // 2
+    bottom = image.shape[1] - 1
+    rays = (
         [(distance, 0) for distance in range(1, bottom + 1)],
         [(0, -distance) for distance in range(1, middle + 1)],
         [(0, distance) for distance in range(1, middle + 1)],
     )
     walls = []
-    for line in lines:
-        for ahead, right in line:
+    for ray in rays:
+        for ahead, right in ray:
             kind = image[middle + right, bottom - ahead, 0]
             if kind == WALL:
                 walls.append((ahead, right))
@@ -94,7 +99,7 @@ def _walls_in_line(image: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _name(triple: np.ndarray) -> str:
-    """An object with its article: "a red ball", "an open green door"."""
+    """An object's name with its article: "a red ball", "an open green door"."""
     kind, color, state = triple.tolist()
     if kind == WALL:
         return "a wall"
@@ -109,5 +114,5 @@ def _direction(ahead: int, right: int) -> str:
     return " and ".join(parts)
 
 
-def _steps(count: int, way: str) -> str:
-    return f"{count} step{'s' if count > 1 else ''} {way}"
+def _steps(count: int, direction: str) -> str:
+    return f"{count} step{'s' if count > 1 else ''} {direction}"

@@ -1,146 +1,172 @@
-"""The commands `babyai train ...`. The options of each are known once it is asked for, since torch comes with them."""
+"""The commands `babyai train imitation|dagger|ppo` and `babyai resume`."""
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from babyai.training.options import DaggerOptions, ImitationOptions, PPOOptions, TrainingOptions
+
 if TYPE_CHECKING:
-    from babyai.training.options import TrainingOptions
-    from babyai.training.session import Session
-    from babyai.training.turns import Turns
+    from babyai.training.parallel import RunResult
 
-# What each is for, and the name of its options in the module of its own name.
-KINDS = {
-    "imitation": ("Learn from demonstrations (appendix C).", "ImitationOptions"),
-    "dagger": ("Learn from an expert's advice on what the agent itself runs into.", "DaggerOptions"),
-    "ppo": ("Learn from reward (appendix B).", "PPOOptions"),
+OPTIONS: dict[str, type[TrainingOptions]] = {
+    "imitation": ImitationOptions,
+    "dagger": DaggerOptions,
+    "ppo": PPOOptions,
 }
+# Options without a prefix: `--levels`, not `--options.levels`.
+Flat = tyro.conf.arg(name="")
 
 
-def make_app(words: Sequence[str] = ()) -> tyro.extras.SubcommandApp:
-    """All of them as one group of commands.
-
-    Args:
-        words: The command line after `babyai train`; the command that it names knows its options, the others are there
-            to be listed.
-    """
+def make_app() -> tyro.extras.SubcommandApp:
+    """`imitation`, `dagger` and `ppo` as one group of commands."""
     app = tyro.extras.SubcommandApp()
-    for kind, (purpose, _) in KINDS.items():
-        command = make_command(kind, words[1:]) if words[:1] == [kind] else _list_only
-        app.command(name=kind, help=purpose)(command)
+    for command in (imitation, dagger, ppo):
+        app.command(name=command.__name__)(command)
     return app
 
 
-def _list_only() -> None:
-    """Stands for a command that was not asked for."""
-
-
-def make_command(kind: str, words: Sequence[str]) -> Callable[..., None]:
-    """The command of that kind, with all its options."""
-    try:
-        module = import_module(f"babyai.training.{kind}")
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors", "scipy"):
-            raise
-        raise ValueError(f"training needs {error.name}: pip install 'babyai[agents]'") from None
-    made_of = getattr(module, KINDS[kind][1])
-    before = find_options(kind, made_of, words)
-
-    def command(options: Any = before, *, seeds: int = 1) -> None:
-        train(kind, module, options, seeds)
-
-    if before is None:
-        command.__defaults__ = None
-    command.__annotations__["options"] = Annotated[made_of, tyro.conf.arg(name="")]
-    command.__doc__ = f"""{KINDS[kind][0]}
+def imitation(options: Annotated[ImitationOptions, Flat], /, *, seeds: int = 1) -> None:
+    """Imitation learning from demonstrations (paper, Appendix C).
 
     Args:
-        seeds: Train so many agents side by side, with the seeds from `--seed` on, each in a folder of its own.
+        options: Options of the algorithm.
+        seeds: Number of agents to train in parallel, with the random seeds from `--seed` on.
     """
-    return command
+    train("imitation", options, seeds)
 
 
-def find_options(kind: str, made_of: type["TrainingOptions"], words: Sequence[str]) -> "TrainingOptions | None":
-    """With `--resume --out FOLDER`, what the run there was asked for, so that nothing has to be said again."""
+def dagger(options: Annotated[DaggerOptions, Flat], /, *, seeds: int = 1) -> None:
+    """DAgger: imitation learning on states that the agent itself visits, labeled by the expert.
+
+    Args:
+        options: Options of the algorithm.
+        seeds: Number of agents to train in parallel, with the random seeds from `--seed` on.
+    """
+    train("dagger", options, seeds)
+
+
+def ppo(options: Annotated[PPOOptions, Flat], /, *, seeds: int = 1) -> None:
+    """Proximal policy optimization from reward (paper, Appendix B).
+
+    Args:
+        options: Options of the algorithm.
+        seeds: Number of agents to train in parallel, with the random seeds from `--seed` on.
+    """
+    train("ppo", options, seeds)
+
+
+def resume(
+    folders: tyro.conf.Positional[tuple[str, ...]],
+    *,
+    device: str | None = None,
+    max_minutes: float | None = None,
+    epochs: int | None = None,
+    patience: int | None = None,
+    frames: int | None = None,
+    tensorboard: bool | None = None,
+    quiet: bool | None = None,
+) -> None:
+    """Resume training runs that stopped or were killed, from their newest checkpoint.
+
+    Args:
+        folders: Run folders; several runs train in parallel.
+        device: Device; default: as before.
+        max_minutes: Time limit in minutes; default: none.
+        epochs: Maximum number of epochs (imitation, dagger); default: as before.
+        patience: Early stopping after this many validations without improvement; default: as before.
+        frames: Maximum number of frames (ppo); default: as before.
+        tensorboard: TensorBoard: also write event files; default: as before.
+        quiet: Print nothing; default: as before.
+    """
+    if not folders:
+        raise ValueError("name the folder of a run to resume")
+    changed = {
+        "device": device,
+        "epochs": epochs,
+        "patience": patience,
+        "frames": frames,
+        "tensorboard": tensorboard,
+        "quiet": quiet,
+    }
+    given = {name: value for name, value in changed.items() if value is not None}
+    runs = [read_options(folder, given | {"max_minutes": max_minutes}) for folder in folders]
+    algorithms = {algorithm for algorithm, _ in runs}
+    if len(algorithms) > 1:
+        raise ValueError(f"runs of one algorithm can be resumed together, not of {', '.join(sorted(algorithms))}")
+    run_all(algorithms.pop(), [options for _, options in runs], [True] * len(runs))
+
+
+def read_options(folder: str, changed: dict[str, Any]) -> tuple[str, TrainingOptions]:
+    """A run's algorithm and options, some of them changed."""
     from babyai.training.run import RunError, read_config
 
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--out")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=1)
+    config = read_config(folder)
+    algorithm = config["kind"]
+    if algorithm not in OPTIONS:
+        raise RunError(f"{folder} holds a run of {algorithm!r}, which was not started by `babyai train`")
+    options_class = OPTIONS[algorithm]
+    known = {field.name for field in fields(options_class)}
+    for name in changed:
+        if name not in known:
+            raise ValueError(f"{folder} holds a run of {algorithm!r}, which has no option {name!r}")
+    settings = tuple(config["config"].get("settings", ()))
+    saved = {name: value for name, value in config["config"].items() if name in known}
     try:
-        said, _ = parser.parse_known_args(words)
-    except argparse.ArgumentError:
-        # The real parser will say what is wrong.
-        return None
-    if not said.resume or said.out is None:
-        return None
-    folder = said.out if said.seeds == 1 else name_folder(said.out, said.seed)
-    about = read_config(folder)
-    if about["kind"] != kind:
-        raise RunError(
-            f"{folder} holds a run of kind {about['kind']!r}; go on with it by `babyai train {about['kind']}`"
-        )
-    known = {each.name for each in fields(made_of)}
-    asked = {name: value for name, value in about["config"].items() if name in known}
-    try:
-        return made_of(**asked | {"out": said.out, "resume": True})
+        return algorithm, options_class(**saved | changed | {"out": folder, "settings": settings})
     except (TypeError, AttributeError) as error:
         raise RunError(f"config.json in {folder} is damaged: {error}") from None
 
 
-def name_folder(folder: str, seed: int) -> str:
-    """The folder of one of several runs."""
-    return f"{folder}-{seed}"
-
-
-def train(kind: str, module: Any, options: "TrainingOptions", seeds: int) -> None:
-    """Trains one agent or several, and says what came of it."""
-    from babyai.demos.commands import console
-
+def train(algorithm: str, options: TrainingOptions, seeds: int) -> None:
+    """Trains one agent or several, and prints a summary."""
     if seeds < 1:
-        raise ValueError(f"there must be at least one seed, not {seeds}")
+        raise ValueError(f"seeds must be at least 1, not {seeds}")
+    from babyai.training.parallel import spread_seeds
+
+    runs = [options] if seeds == 1 else spread_seeds(options, seeds)
+    run_all(algorithm, runs, [False] * len(runs))
+
+
+def run_all(algorithm: str, runs: Sequence[TrainingOptions], resumed: Sequence[bool]) -> None:
+    """Trains runs in parallel, or one in this process, and prints a summary."""
+    from babyai.console import console
+    from babyai.training.parallel import train_one, train_parallel
+
+    quiet = runs[0].quiet
     try:
-        sessions = [module.train(options)] if seeds == 1 else train_several(kind, module.training, options, seeds)
+        if len(runs) == 1:
+            results = [train_one(algorithm, runs[0], resumed[0])]
+        else:
+            results = train_parallel(algorithm, runs, resumed, quiet)
     except KeyboardInterrupt:
-        sys.exit("babyai: stopped at once; the same command with --resume goes on from the last checkpoint")
-    if not options.quiet:
-        for session in sessions:
-            console().print("\n" + summarize(kind, session))
-    if any(session.run.interrupted for session in sessions):
+        sys.exit("babyai: stopped at once; `babyai resume FOLDER` continues from the last checkpoint")
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "safetensors", "scipy"):
+            raise
+        raise ValueError(f"training needs {error.name}: pip install 'babyai[agents]'") from None
+    if not quiet:
+        for options, result in zip(runs, results, strict=True):
+            console().print("\n" + summarize(options, result))
+    if failed := [result for result in results if result.error]:
+        raise ValueError("; ".join(f"{result.folder}: {result.error}" for result in failed))
+    if any(result.interrupted for result in results):
         sys.exit("babyai: stopped before the end")
 
 
-def train_several(
-    kind: str, training: "Callable[..., Turns[Session]]", options: "TrainingOptions", seeds: int
-) -> "list[Session]":
-    """Trains with several seeds side by side; of those to be resumed, some may not have begun."""
-    from babyai.training.run import holds_run
-    from babyai.training.side_by_side import train_side_by_side
-
-    numbers = range(options.seed, options.seed + seeds)
-    runs = [replace(options, seed=seed, out=options.out and name_folder(options.out, seed)) for seed in numbers]
-    runs = [replace(run, resume=run.resume and holds_run(run.run_folder(kind))) for run in runs]
-    return train_side_by_side(training, runs, quiet=options.quiet)
-
-
-def summarize(kind: str, session: "Session") -> str:
-    """What came of a run, where it is, and what can be done with it."""
+def summarize(options: TrainingOptions, result: "RunResult") -> str:
+    """A run's result, where it is, and what to do next."""
     from babyai.agents.config import is_custom
 
-    folder, options = session.folder, session.options
     trust = " --trust" if is_custom(options.architecture) else ""
     rules = "" if options.rules == "paper" else f" --rules {options.rules}"
-    best = f"{100 * session.best_success:.1f} % (of {session.validations})" if session.validations else "none was made"
+    best = f"{100 * result.best_success:.1f} % (of {result.validations})" if result.validations else "none"
     return (
         f"best validation:  {best}\n"
-        f"the run:          {folder}\n"
-        f"test its best:    babyai evaluate {folder} --levels {','.join(options.level_names)}{rules}{trust}\n"
-        f"go on with it:    babyai train {kind} --out {folder} --resume"
+        f"run folder:       {result.folder}\n"
+        f"evaluate it:      babyai evaluate {result.folder} --levels {','.join(options.level_names)}{rules}{trust}\n"
+        f"continue it:      babyai resume {result.folder}"
     )

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question that the trainer answers when it can."""
+"""Ctrl-C and SIGTERM as an event, so that training can save before it stops."""
 
 import contextlib
 import signal
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def asking_to_stop() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, for the trainer to save and stop; a second one stops at once.
+def catch_interrupts() -> Iterator[threading.Event]:
+    """Yields an event that Ctrl-C and SIGTERM set; a second one raises KeyboardInterrupt.
 
-    Only the main thread can catch signals; in others nothing happens.
+    Only the main thread can catch signals; in other threads the event is never set.
     """
-    asked = threading.Event()
+    event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield event
         return
 
-    def stop(number: int, frame: object) -> None:
-        if asked.is_set():
+    def handle(number: int, frame: object) -> None:
+        if event.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        event.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield event
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)

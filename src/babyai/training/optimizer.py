@@ -1,23 +1,25 @@
-"""Adam as both protocols use it, ready to be recorded in a CUDA graph."""
+"""Adam as both protocols use it, ready for CUDA graphs, and its state as named tensors that are never pickled."""
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-
-from babyai.agents.precision import Working
+from torch.optim import Optimizer
 
 # Appendices B and C of the paper.
 BETAS = (0.9, 0.999)
 EPSILON = 1e-5
+PREFIX = "optimizer."
 
 
 def make_adam(model: nn.Module, learning_rate: float) -> torch.optim.Adam:
-    """An Adam whose state exists already, and whose rate can be changed by `set_learning_rate`."""
+    """An Adam whose moments exist already, and whose learning rate `set_learning_rate` can change."""
     parameters = list(model.parameters())
     on_gpu = parameters[0].is_cuda
-    # A recording reads the rate from the device, so that it can change between replays.
+    # A CUDA graph reads the learning rate from the device, so that it can change between replays.
     rate = torch.tensor(learning_rate, device=parameters[0].device) if on_gpu else learning_rate
     adam = torch.optim.Adam(parameters, lr=rate, betas=BETAS, eps=EPSILON, fused=on_gpu, capturable=on_gpu)
-    # A step without gradient changes nothing, but makes the averages.
+    # A step with zero gradients changes no weights, but creates the moments.
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     adam.step()
@@ -27,8 +29,8 @@ def make_adam(model: nn.Module, learning_rate: float) -> torch.optim.Adam:
     return adam
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Changes the rate, also where a recording reads it."""
+def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
+    """Changes the learning rate in place, so that CUDA graphs see it."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(learning_rate)
@@ -36,20 +38,39 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
             group["lr"] = learning_rate
 
 
-def find_gradients(loss: Tensor, working: Working) -> None:
-    """Gives the weights that are kept the gradients of a loss."""
-    working.forget_gradients()
-    loss.backward()
-    working.hand_back()
+def optimizer_state(optimizer: Optimizer) -> list[Tensor]:
+    """All tensors of the optimizer's state."""
+    return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
 
 
-def descend(working: Working, optimizer: torch.optim.Optimizer) -> None:
-    """One step of the optimizer down the gradients."""
-    optimizer.step()
-    working.refresh()
+def save_optimizer(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The optimizer's state as named tensors, such as `optimizer.exp_avg.<parameter>`; not copies."""
+    return {
+        f"{PREFIX}{key}.{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
 
 
-def learning_state(working: Working, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """All that a step of learning changes in a model and its optimizer."""
-    moments = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
-    return [*working.kept.parameters(), *working.kept.buffers(), *working.tensors(), *moments]
+@torch.no_grad()
+def load_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Restores what `save_optimizer` returned, in place, because CUDA graphs keep using the same tensors.
+
+    Args:
+        optimizer: From `make_adam`, over the parameters of `model`.
+        model: A model with the same parameters as the one that was saved.
+        tensors: Named tensors; names that do not start with `optimizer.` are ignored.
+
+    Raises:
+        ValueError: They belong to another model.
+    """
+    own = save_optimizer(optimizer, model)
+    saved = {name: tensor for name, tensor in tensors.items() if name.startswith(PREFIX)}
+    if unknown := sorted(saved.keys() ^ own.keys()):
+        raise ValueError(f"the checkpoint's optimizer does not fit this model: {unknown[0]} is only in one of them")
+    for name, tensor in own.items():
+        if tensor.shape != saved[name].shape:
+            shapes = f"{tuple(saved[name].shape)}, not {tuple(tensor.shape)}"
+            raise ValueError(f"the checkpoint's optimizer does not fit this model: {name} is {shapes}")
+    for name, tensor in own.items():
+        tensor.copy_(saved[name])

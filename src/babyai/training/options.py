@@ -1,140 +1,373 @@
-"""What all ways of training can be asked for; each field is also an option of `babyai train`."""
+"""Hyperparameters and run settings; each field is also an option of `babyai train`.
 
+Nothing here imports torch, so that `babyai train --help` is fast. Where a default follows from the agent's size or from
+the protocol, the field is None and `resolve` fills it in.
+"""
+
+import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from babyai.agents.config import AgentConfig, AnyConfig, is_custom
-from babyai.levels.catalog import Rules, find_level
 
+Rules = Literal["paper", "minigrid"]
 Protocol = Literal["text", "code"]
+BatchNorm = Literal["chunk", "step"]
+# Options that may differ when a run is resumed: how long, where and how visibly, but not what.
+RESUME_MAY_CHANGE = (
+    *("out", "device", "cuda_graphs", "max_minutes", "checkpoint_seconds", "save_dtype", "tensorboard", "quiet"),
+)
+# Options that only apply to the paper's architectures.
+FILM_LSTM_ONLY = ("size", "memory_dim", "instruction")
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Who learns what, where, and what is kept of it."""
+    """Options of every algorithm: levels, architecture, device, checkpoints."""
 
     levels: str = "GoToLocal"
-    """One level, or several with commas between; `babyai levels` lists them."""
+    """Level, or several separated by commas; `babyai levels` lists them."""
     out: str | None = None
-    """The run's folder; `runs/<kind>-<levels>-<architecture>-<size>-<seed>` unless told."""
-    resume: bool = False
-    """Go on with the run in that folder, where it was when it stopped or was killed."""
+    """Run folder; default: runs/<algorithm>-<levels>-<architecture>-<size>-<seed>."""
     architecture: str = "bow_endpool_res"
-    """original, original_endpool, original_endpool_res, bow_endpool_res or pixels_endpool_res; or a model of your own,
-    `package.module:Class` or `file.py:Class`."""
+    """Architecture: original, original_endpool, original_endpool_res, bow_endpool_res, pixels_endpool_res; or a policy
+    class of your own, `package.module:Class` or `file.py:Class`."""
     size: Literal["small", "big"] = "small"
-    """small: GRU, LSTM 128. big: bidirectional GRU with attention, LSTM 2048."""
+    """Model size. small: GRU, LSTM with 128 units. big: bidirectional GRU with attention, LSTM with 2048 units."""
     memory_dim: int | None = None
-    """The width of the LSTM, 0 for none; what the size says unless told."""
+    """LSTM units, 0 for an agent without memory; default: 128 (small) or 2048 (big)."""
     instruction: bool = True
-    """Whether the agent is told what to do."""
+    """Instruction input: whether the agent reads its mission."""
     direction: bool = False
-    """Whether the agent is told its compass heading."""
+    """Direction input: whether the agent sees its compass heading."""
     last_action: bool = False
-    """Whether the agent is told what it did last."""
+    """Last-action input: whether the agent sees its previous action."""
+    settings: tuple[str, ...] = ()
+    """Policy settings as name=value pairs, values in JSON: keyword arguments of your own class, or other settings of
+    the paper's agents (word_dim=64)."""
     protocol: Protocol = "text"
-    """Where the paper's text and the authors' code differ, which to follow; docs/training.md has the table."""
+    """Protocol: the paper's text, or the authors' code where the two differ (docs/training.md has the table)."""
     init_from: str | None = None
-    """The folder of an agent or a run whose weights to begin with."""
+    """Initial weights: the folder of an agent or a run; default: random."""
     seed: int = 0
-    """Decides the first weights, the order of demonstrations, and what is drawn."""
+    """Random seed of the weights, the order of demonstrations, and sampled actions."""
     rules: Rules = "paper"
-    """The world of the paper, or Minigrid 3.2.0 with its defects."""
+    """Rule set: the paper's world, or Minigrid 3.2.0 including its defects."""
     device: str = "auto"
-    """auto (the GPU, if there is one), cpu, cuda, cuda:1."""
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
-    """auto is bf16 on a GPU, with weights kept in float32, and float32 elsewhere."""
-    fast: bool = True
-    """On a GPU, compile the model and record its kernels; without it, the same one by one."""
+    """Precision: bf16 is mixed precision with weights in float32; auto is bf16 on a GPU and float32 elsewhere."""
+    cuda_graphs: bool = True
+    """CUDA graphs and torch.compile on a GPU."""
     max_minutes: float | None = None
-    """Stop after so many minutes; `--resume` goes on."""
-    validation_missions: int = 512
-    """How many missions each validation plays, with seeds from 10^9 on."""
-    save_seconds: float = 60.0
-    """A checkpoint is written at least this often, and whenever the agent is better than before."""
+    """Time limit in minutes, after which the run saves and stops; `babyai resume` continues it."""
+    validation_episodes: int = 512
+    """Episodes per level in each validation, with seeds from 10^9 on."""
+    checkpoint_seconds: float = 60.0
+    """Checkpoint interval in seconds; better agents are saved at once."""
     save_dtype: Literal["float32", "bf16"] = "float32"
-    """The precision of the best agent's file; what resuming needs is always float32."""
-    max_part_mib: int | None = None
-    """Write weights in files no larger than this many MiB."""
+    """Dtype of the best agent's weights on disk; what resuming needs is always float32."""
     tensorboard: bool = False
-    """Also write what TensorBoard reads."""
+    """TensorBoard: also write event files."""
     quiet: bool = False
-    """Show nothing."""
+    """Quiet: print nothing."""
+
+    unit: ClassVar[Literal["demos", "frames"]] = "demos"
+    """What progress is counted in."""
 
     def __post_init__(self) -> None:
         names = self.level_names
         if len(set(names)) < len(names):
-            raise ValueError(f"a level is named more than once in {self.levels!r}")
-        check_counts(self, "validation_missions", "max_part_mib")
+            raise ValueError(f"a level occurs more than once in {self.levels!r}")
+        require_at_least_one(self, "validation_episodes")
         if self.seed < 0:
-            raise ValueError(f"seed must be from 0 on, not {self.seed}")
+            raise ValueError(f"seed must not be negative, but is {self.seed}")
+        self.policy_settings()
 
     @property
     def total(self) -> float:
-        """How much there is to do."""
+        """How much there is to do, in `unit`."""
         raise NotImplementedError
 
     @property
-    def unit(self) -> Literal["demos", "frames"]:
-        """What that is counted in."""
-        return "demos"
-
-    @property
     def level_names(self) -> list[str]:
-        """The levels, by their right names."""
+        """The levels' names."""
+        from babyai.levels.catalog import find_level
+
         return [find_level(name.strip(), self.rules).name for name in self.levels.split(",")]
 
+    def policy_settings(self) -> dict[str, Any]:
+        """The name=value pairs of `settings`, parsed."""
+        parsed = {}
+        for pair in self.settings:
+            name, equals, value = pair.partition("=")
+            if not equals or not name.isidentifier():
+                raise ValueError(f"settings are name=value pairs, such as hidden=64, not {pair!r}")
+            try:
+                parsed[name] = json.loads(value)
+            except ValueError:
+                # A word without quotes is a string.
+                parsed[name] = value
+        return parsed
+
     def agent_config(self) -> AnyConfig:
-        """What the agent is made of."""
+        """The agent's configuration."""
+        settings = self.policy_settings()
         if is_custom(self.architecture):
             from babyai.agents.custom import make_config
 
-            changed = [name for name in PAPERS_OWN if getattr(self, name) != getattr(TrainingOptions, name)]
+            changed = [name for name in FILM_LSTM_ONLY if getattr(self, name) != getattr(TrainingOptions, name)]
             if changed:
                 raise ValueError(
-                    f"{', '.join(changed)} only apply to the paper's architectures, not to a model of yours"
+                    f"{', '.join(changed)} only apply to the paper's architectures; pass --settings to your own class"
                 )
-            return make_config(self.architecture)
-        settings: dict[str, Any] = {name: getattr(self, name) for name in ("instruction", "direction", "last_action")}
-        settings["bag_of_words"] = "mean" if self.protocol == "text" else "sum"
+            return make_config(self.architecture, **settings)
+        chosen: dict[str, Any] = {name: getattr(self, name) for name in ("instruction", "direction", "last_action")}
+        chosen["bag_of_words"] = "mean" if self.protocol == "text" else "sum"
         if self.memory_dim is not None:
-            settings["memory_dim"] = self.memory_dim
-            settings |= {"attention": False} if self.memory_dim == 0 else {}
-        return AgentConfig.of(self.architecture, self.size, **settings)
+            chosen["memory_dim"] = self.memory_dim
+            if self.memory_dim == 0:
+                chosen["attention"] = False
+        return AgentConfig.of(self.architecture, self.size, **(chosen | settings))
 
-    def run_folder(self, kind: str) -> str:
-        """Where the run is kept."""
-        names = [kind, "+".join(self.level_names), self.architecture.rpartition(":")[2], self.size, str(self.seed)]
+    def run_folder(self, algorithm: str) -> str:
+        """The run's folder."""
+        architecture = self.architecture.rpartition(":")[2]
+        names = [algorithm, "+".join(self.level_names), architecture, self.size, str(self.seed)]
         return self.out or f"runs/{'-'.join(names)}"
 
     @property
-    def max_part_bytes(self) -> int | None:
-        """The largest file of weights."""
-        return None if self.max_part_mib is None else self.max_part_mib * 2**20
+    def resume_may_change(self) -> tuple[str, ...]:
+        """The options that may differ when a run is resumed."""
+        return RESUME_MAY_CHANGE
+
+
+# ------------------------------------------------------------ imitation learning
+
+
+@dataclass(frozen=True)
+class ImitationOptions(TrainingOptions):
+    """Imitation learning from demonstrations (paper, Appendix C)."""
+
+    demos: int | None = None
+    """Number of demonstrations: the expert's, of the seeds 0, 1, 2, ... of each level."""
+    file: str | None = None
+    """Demonstration file to use instead, or its first `demos` rows."""
+    endless: bool = False
+    """Endless demonstrations: new ones all the time, none seen twice."""
+    level_weights: str | None = None
+    """Sampling weights of several levels, separated by commas; default: equal."""
+    epochs: int = 200
+    """Maximum number of epochs."""
+    patience: int = 100
+    """Early stopping after this many validations without improvement."""
+    batch_size: int | None = None
+    """Batch size: a gradient step uses, on average, the frames of this many demonstrations; default: 256 (small) or 128
+    (big)."""
+    recurrence: int | None = None
+    """Truncated backpropagation through time: steps that gradients flow back; default: 20 (small) or 80 (big)."""
+    epoch_length: int | None = None
+    """Epoch length in demonstrations, after which the agent is validated; default: 25,600 (small), 102,400 (big; code:
+    51,200)."""
+    learning_rate: float | None = None
+    """Learning rate of Adam; default: 1e-4 (small) or 5e-5 (big)."""
+    lr_decay: float = 0.9
+    """Learning-rate decay: the factor applied every 100 epochs (authors' code)."""
+    entropy_coef: float | None = None
+    """Entropy coefficient; default: 0.01 (big), 0 (small; code: 0.01)."""
+    batch_norm: BatchNorm | None = None
+    """Batch-normalization statistics over a chunk of time steps, or over each step; default: chunk (code: step)."""
+    threads: int | None = None
+    """Threads that generate and replay demonstrations; default: the number of processors minus two."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.demos is None and self.file is None) != self.endless:
+            raise ValueError("choose what to learn from: --demos N, --file FILE, or --endless")
+        require_at_least_one(self, "demos", "epochs", "patience", "batch_size", "recurrence", "epoch_length", "threads")
+        require_positive(self, "learning_rate", "lr_decay")
+        self.parse_level_weights()
 
     @property
-    def may_differ(self) -> tuple[str, ...]:
-        """What may be otherwise when a run is resumed: how long, where and how visibly, but not what."""
-        return MAY_DIFFER
+    def resume_may_change(self) -> tuple[str, ...]:
+        """The options that may differ when a run is resumed."""
+        return (*super().resume_may_change, "epochs", "patience", "threads")
+
+    @property
+    def total(self) -> float:
+        """Number of demonstrations until the last epoch ends."""
+        return self.epochs * self.resolve().epoch_length
+
+    def parse_level_weights(self) -> dict[str, float] | None:
+        """The sampling weight of each level; None if equal."""
+        if self.level_weights is None:
+            return None
+        try:
+            weights = [float(weight) for weight in self.level_weights.split(",")]
+        except ValueError:
+            raise ValueError(f"level weights are numbers separated by commas, not {self.level_weights!r}") from None
+        if len(weights) != len(self.level_names):
+            raise ValueError(f"got {len(weights)} level weights for {len(self.level_names)} levels")
+        if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
+            raise ValueError(f"level weights must be non-negative and not all zero, not {self.level_weights!r}")
+        return dict(zip(self.level_names, weights, strict=True))
+
+    def resolve(self) -> "ImitationHyperparameters":
+        """The hyperparameters, with the defaults of size and protocol filled in."""
+        big = self.size == "big"
+        code = self.protocol == "code"
+        return ImitationHyperparameters(
+            batch_size=self.batch_size or (128 if big else 256),
+            recurrence=self.recurrence or (80 if big else 20),
+            epoch_length=self.epoch_length or ((51_200 if code else 102_400) if big else 25_600),
+            learning_rate=self.learning_rate or (5e-5 if big else 1e-4),
+            entropy_coef=self.entropy_coef if self.entropy_coef is not None else (0.01 if big or code else 0.0),
+            batch_norm=self.batch_norm or ("step" if code else "chunk"),
+        )
 
 
-def check_counts(options: object, *names: str) -> None:
-    """Raises if one of these settings is a number below 1."""
+@dataclass(frozen=True)
+class ImitationHyperparameters:
+    """What `ImitationOptions` and its protocol come to."""
+
+    batch_size: int
+    recurrence: int
+    epoch_length: int
+    learning_rate: float
+    entropy_coef: float
+    batch_norm: BatchNorm
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Gradient steps per epoch."""
+        return max(1, self.epoch_length // self.batch_size)
+
+
+# ------------------------------------------------------------ DAgger
+
+
+@dataclass(frozen=True)
+class DaggerOptions(ImitationOptions):
+    """DAgger: imitation learning on states that the agent itself visits, labeled by the expert."""
+
+    roll_in_fraction: float = 0.5
+    """Roll-in fraction: the part of each batch that the agent plays itself; the rest are demonstrations."""
+    greedy: bool = False
+    """Greedy roll-ins: play the argmax action rather than sample from the policy."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.roll_in_fraction < 1:
+            raise ValueError(f"roll_in_fraction must be between 0 and 1, not {self.roll_in_fraction}")
+
+
+# ------------------------------------------------------------ PPO
+
+
+@dataclass(frozen=True)
+class PPOHyperparameters:
+    """Hyperparameters of Appendix B; those that the paper does not give are from the authors' code."""
+
+    worlds: int = 64
+    """Parallel environments."""
+    steps: int = 40
+    """Rollout length: steps per environment and update."""
+    recurrence: int = 20
+    """Truncated backpropagation through time: steps that gradients flow back."""
+    minibatches: int = 2
+    """Minibatches per epoch (1,280 frames each in the paper)."""
+    epochs: int = 4
+    """Epochs: passes over each rollout."""
+    learning_rate: float = 1e-4
+    """Learning rate of Adam; 5e-5 in the paper's second table of visual representations."""
+    discount: float = 0.99
+    """Discount factor (gamma)."""
+    gae_lambda: float = 0.99
+    """GAE lambda: generalized advantage estimation."""
+    clip_coef: float = 0.2
+    """Clipping coefficient (epsilon) of the policy ratio and of the value."""
+    value_coef: float = 0.5
+    """Value-loss coefficient."""
+    entropy_coef: float = 0.01
+    """Entropy coefficient."""
+    reward_scale: float = 20.0
+    """Reward scaling factor (authors' code)."""
+    max_grad_norm: float = 0.5
+    """Gradient clipping: maximum norm."""
+
+    def __post_init__(self) -> None:
+        require_at_least_one(self, "worlds", "steps", "recurrence", "minibatches", "epochs")
+        require_positive(self, "learning_rate", "max_grad_norm")
+        if self.steps % self.recurrence:
+            raise ValueError(f"steps must be a multiple of recurrence, but {self.steps} is none of {self.recurrence}")
+        if self.num_chunks % self.minibatches:
+            raise ValueError(
+                f"the {self.num_chunks} chunks of a rollout cannot be divided into {self.minibatches} minibatches"
+            )
+
+    @property
+    def num_chunks(self) -> int:
+        """Chunks of `recurrence` steps in a rollout."""
+        return self.worlds * (self.steps // self.recurrence)
+
+    @property
+    def frames_per_update(self) -> int:
+        """Frames in a rollout."""
+        return self.worlds * self.steps
+
+
+@dataclass(frozen=True)
+class PPOOptions(PPOHyperparameters, TrainingOptions):
+    """Proximal policy optimization from reward (paper, Appendix B)."""
+
+    frames: int = 50_000_000
+    """Maximum number of frames."""
+    batch_norm: BatchNorm | None = None
+    """Batch-normalization statistics over a chunk of time steps, or over each step; default: chunk (code: step)."""
+    validate_every: int = 50
+    """Validation interval in updates, always on the same episodes; 0 for none."""
+    window: int | None = None
+    """Smoothing window in log rows for the sample efficiency; default: 100, or 10 for GoToRedBallGrey."""
+    stop_when_solved: bool = True
+    """Early stopping once both sample efficiencies are known."""
+
+    unit: ClassVar[Literal["demos", "frames"]] = "frames"
+
+    def __post_init__(self) -> None:
+        from babyai.seeds import VALIDATION_SEED, ppo_seed
+
+        TrainingOptions.__post_init__(self)
+        PPOHyperparameters.__post_init__(self)
+        require_at_least_one(self, "frames", "window")
+        if self.validate_every < 0:
+            raise ValueError(f"validate_every must not be negative, but is {self.validate_every}")
+        if ppo_seed(self.seed) + self.worlds > VALIDATION_SEED:
+            raise ValueError(f"seed {self.seed} would train on episodes reserved for validation (seeds from 10^9)")
+
+    @property
+    def resume_may_change(self) -> tuple[str, ...]:
+        """The options that may differ when a run is resumed."""
+        return (*super().resume_may_change, "frames", "stop_when_solved", "validate_every")
+
+    @property
+    def total(self) -> float:
+        """Number of frames."""
+        return self.frames
+
+    def resolve_batch_norm(self) -> BatchNorm:
+        """The batch-normalization statistics, with the protocol's default filled in."""
+        return self.batch_norm or ("step" if self.protocol == "code" else "chunk")
+
+
+def require_at_least_one(options: object, *names: str) -> None:
+    """Raises if one of these options is a number below 1."""
     for name in names:
         if (value := getattr(options, name)) is not None and value < 1:
-            raise ValueError(f"{name} must be from 1 on, not {value}")
+            raise ValueError(f"{name} must be at least 1, not {value}")
 
 
-def check_positive(options: object, *names: str) -> None:
-    """Raises if one of these settings is not above 0."""
+def require_positive(options: object, *names: str) -> None:
+    """Raises if one of these options is not positive."""
     for name in names:
         if (value := getattr(options, name)) is not None and not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value}")
-
-
-# Options that make no sense for a model of one's own, which is always told heading and last action.
-PAPERS_OWN = ("size", "memory_dim", "instruction")
-MAY_DIFFER = (
-    *("out", "resume", "device", "fast", "save_seconds", "save_dtype", "max_part_mib", "tensorboard", "quiet"),
-    "max_minutes",
-)
+            raise ValueError(f"{name} must be positive, not {value}")

@@ -1,13 +1,15 @@
-"""A run's folder: what was asked for, what came of it, and all it takes to go on after any interruption.
+"""A run's folder: its options, its log, and checkpoints to continue from after any interruption.
 
-    config.json              what was asked for, and where: command, versions, commit, machine
-    metrics.jsonl            one line of JSON for each row of results
-    checkpoints/000000012/   the model, and all else that going on needs
-    checkpoints/best/        the model only
-    tensorboard/             on request; made from metrics.jsonl
+    config.json                                  options, command, versions, commit, machine
+    metrics.jsonl                                one JSON line per log row
+    checkpoints/000000012/model.safetensors      the agent
+    checkpoints/000000012/training.safetensors   optimizer, recurrent state, worlds
+    checkpoints/000000012/training.json          counters and positions
+    checkpoints/best-000000012/model.safetensors the agent with the best validation
+    tensorboard/                                 on request; made from metrics.jsonl
 
-A checkpoint knows how much of metrics.jsonl belongs to it. Whoever resumes drops the rows after it, so that a run that
-was killed has the same rows as one that was not.
+A checkpoint knows how much of metrics.jsonl belongs to it. Resuming drops the rows after it, so that a run that was
+killed has the same rows as one that was not. Checkpoints always get new names; the old ones are removed afterwards.
 """
 
 import contextlib
@@ -19,68 +21,80 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
-from babyai.demos.store import PathLike, atomic_file
-from babyai.training.checkpoints import Checkpoints, RunError, read_state, saying_what_is_kept, to_json
-from babyai.training.origin import describe_origin
+from babyai.agents.checkpoint import BEST, CHECKPOINTS, MODEL, CheckpointError, read_tensors, write_tensors
+from babyai.atomic_io import DISK_FULL, PathLike, atomic_file, atomic_folder, remove_folder, remove_temporaries
+from babyai.training.provenance import describe_provenance
 
-Kind = Literal["imitation", "ppo", "dagger"]
-CONFIG, METRICS, CHECKPOINTS, TENSORBOARD, LOCK = "config.json", "metrics.jsonl", "checkpoints", "tensorboard", ".lock"
-# What TensorBoard shows rows against: the first of these that a row has.
-STEPS = ("frames", "demos", "update", "epoch")
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
+LOCK = ".lock"
+TENSORS = "training.safetensors"
+STATE = "training.json"
+# The x-axis of TensorBoard: the first of these that a row has.
+STEP_METRICS = ("frames", "demos", "update", "epoch")
+# How many checkpoints are kept, besides the best.
+KEEP = 2
 
 logger = logging.getLogger(__name__)
 
 
-class Run:
-    """A folder that one training process writes to; `create` begins one and `resume` goes on with one.
+class RunError(ValueError):
+    """A run that cannot be started, resumed or read."""
 
-        with Run.create("runs/local", config, "imitation") as run, asking_to_stop() as asked:
-            while not finished and not asked.is_set():
-                run.log({"epoch": 1, "success": 0.93})
-                run.save(1, lambda folder: write_model(folder, model, agent), tensors, {"epoch": 1}, best=True)
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds: its folder, the policy's weights, other tensors (on the CPU), and JSON."""
+
+    folder: Path
+    model: dict[str, Tensor]
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class Run:
+    """A run's folder, to which one process writes; `create` starts a run and `resume` continues one.
 
     Attributes:
         folder: Where it is.
-        config: What was asked for, in the types of JSON.
-        interrupted: Whether it was stopped before its end; the trainer says so.
+        config: The options, as JSON.
+        interrupted: Whether it was stopped before its end; set by the training loop.
     """
 
-    def __init__(self, folder: PathLike, keep: int, tensorboard: bool) -> None:
-        self.folder, self.interrupted = Path(folder), False
+    def __init__(self, folder: PathLike, tensorboard: bool = False) -> None:
+        self.folder = Path(folder)
+        self.interrupted = False
         self.config: dict[str, Any] = {}
-        self._checkpoints = Checkpoints(self.folder / CHECKPOINTS, keep)
-        self._make_board = _board_maker(self.folder / TENSORBOARD) if tensorboard else None
-        self._board: Any = None
+        self._make_writer = _tensorboard_writer(self.folder / TENSORBOARD) if tensorboard else None
+        self._writer: Any = None
         self._stack = contextlib.ExitStack()
 
     @classmethod
-    def create(
-        cls, folder: PathLike, config: Mapping[str, Any], kind: Kind, keep: int = 2, *, tensorboard: bool = False
-    ) -> Self:
-        """Makes the folder and writes config.json.
+    def create(cls, folder: PathLike, config: Mapping[str, Any], algorithm: str, *, tensorboard: bool = False) -> Self:
+        """Creates the folder and writes config.json.
 
         Args:
-            folder: Where; it may exist, but not hold a run.
-            config: What was asked for; anything JSON can hold.
-            kind: What kind of training it is.
-            keep: How many checkpoints to keep, besides the best.
-            tensorboard: Whether to write rows also for TensorBoard.
+            folder: It may exist, but must not hold a run.
+            config: The options; anything JSON can hold.
+            algorithm: The algorithm's name.
+            tensorboard: Whether to write event files for TensorBoard.
 
         Raises:
             RunError: The folder holds a run, or another process writes to it.
         """
-        run = cls(folder, keep, tensorboard)
-        with run._closing_after_error():
+        run = cls(folder, tensorboard)
+        with run._closing_on_error():
             run.folder.mkdir(parents=True, exist_ok=True)
             run._lock()
             if any((run.folder / name).exists() for name in (CONFIG, METRICS, CHECKPOINTS)):
-                raise RunError(f"{folder} already holds a run; go on with it (--resume), or choose another folder")
-            run.config = _in_json(config)
-            run._describe({"kind": kind, "config": run.config, "origin": describe_origin(), "resumed": []})
+                raise RunError(f"{folder} already holds a run; `babyai resume {folder}` continues it, or pass --out")
+            run.config = _to_plain(config)
+            provenance = describe_provenance()
+            run._write_config({"kind": algorithm, "config": run.config, "origin": provenance, "resumed": []})
             run._open()
         return run
 
@@ -89,58 +103,60 @@ class Run:
         cls,
         folder: PathLike,
         config: Mapping[str, Any] | None = None,
+        algorithm: str | None = None,
         *,
-        kind: Kind | None = None,
-        may_differ: Collection[str] = (),
-        keep: int = 2,
+        may_change: Collection[str] = (),
         tensorboard: bool = False,
     ) -> Self:
-        """Goes back to the newest checkpoint that is whole; rows after it are dropped, and damaged ones set aside.
+        """Returns to the newest intact checkpoint; rows after it are dropped, and damaged checkpoints set aside.
 
         Args:
             folder: The folder of a run.
-            config: What is asked for now; None: the same as before.
-            kind: What kind of training it must be; None: any.
-            may_differ: Names of settings that need not be as before. `a.b` names a setting inside of `a`, `a` all.
-            keep: How many checkpoints to keep, besides the best.
-            tensorboard: Whether to write rows also for TensorBoard, those from before included.
+            config: The options now; default: the same as before.
+            algorithm: The algorithm that the run must have; default: any.
+            may_change: Names of options that may differ.
+            tensorboard: Whether to write event files for TensorBoard, for earlier rows as well.
 
         Raises:
-            RunError: There is no such run, or it was asked for other things, or it is damaged, or another process
-                writes to it.
+            RunError: There is no such run, its options differ, it is damaged, or another process writes to it.
         """
-        run = cls(folder, keep, tensorboard)
-        # Once to refuse a folder without a run before anything is made in it, and again when nobody else can write.
+        run = cls(folder, tensorboard)
+        # Once to refuse a folder without a run before anything is created in it, and again when it is locked.
         read_config(folder)
-        with run._closing_after_error():
+        with run._closing_on_error():
             run._lock()
-            about = read_config(folder)
-            if kind is not None and about["kind"] != kind:
-                raise RunError(f"{folder} holds a run of kind {about['kind']!r}, not {kind!r}; choose another folder")
-            run.config = about["config"] if config is None else _in_json(config)
-            changed = _compare(run.folder, about["config"], run.config, may_differ)
-            again = {"origin": describe_origin(), "checkpoint": run._roll_back(), "changed": changed}
-            run._describe(about | {"config": run.config, "resumed": [*about["resumed"], again]})
+            before = read_config(folder)
+            if algorithm is not None and before["kind"] != algorithm:
+                raise RunError(f"{folder} holds a run of {before['kind']!r}, not of {algorithm!r}")
+            run.config = before["config"] if config is None else _to_plain(config)
+            changed = _compare(run.folder, before["config"], run.config, may_change)
+            resumed = {"origin": describe_provenance(), "checkpoint": run._roll_back(), "changed": changed}
+            run._write_config(before | {"config": run.config, "resumed": [*before["resumed"], resumed]})
             run._open()
         return run
 
+    # ------------------------------------------------------------ log
+
     def log(self, row: Mapping[str, Any]) -> None:
-        """Appends a row to metrics.jsonl; NaN and infinity, which JSON does not know, become null."""
-        row = _finite(_in_json(row))
-        line, before = (json.dumps(row) + "\n").encode(), self._metrics_bytes()
-        with saying_what_is_kept(self._checkpoints.folder):
+        """Appends a row to metrics.jsonl; NaN and infinity, which JSON does not have, become null."""
+        row = _replace_nonfinite(_to_plain(row))
+        line = (json.dumps(row) + "\n").encode()
+        before = self._metrics_size()
+        with self._explaining_disk_errors():
             try:
                 while line:
                     line = line[self._metrics.write(line) :]
             except BaseException:
-                # Half a line would spoil the next one.
+                # Half a line would corrupt the next one.
                 self._metrics.truncate(before)
                 raise
-        self._show_on_board(row)
+        self._write_scalars(row)
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows so far."""
         return read_rows(self.folder)
+
+    # ------------------------------------------------------------ checkpoints
 
     def save(
         self,
@@ -148,34 +164,97 @@ class Run:
         write_model: Callable[[Path], object],
         tensors: Mapping[str, Tensor],
         state: Mapping[str, Any],
-        best: bool = False,
-        write_best: Callable[[Path], object] | None = None,
     ) -> Path:
-        """Writes a checkpoint, and removes those that are older than the newest `keep`; returns its folder.
+        """Writes a checkpoint, and removes those older than the newest `KEEP`; returns its folder.
 
         Args:
-            number: Counts upwards during a run: epochs, updates or frames. An equal number replaces.
-            write_model: Writes the model's files, without folders, into the folder it is given.
-            tensors: All else that has to be remembered; on any device, in any layout.
-            state: All else that JSON can hold.
-            best: Whether this is the best model so far; `checkpoints/best` is then replaced by its files.
-            write_best: Writes the files of the best model, if they shall be other ones.
+            number: Increases during a run.
+            write_model: Writes the agent to the file that it is given.
+            tensors: Other tensors, on any device.
+            state: Anything JSON can hold.
 
         Raises:
-            OSError: The disk is full or cannot be written to. Earlier checkpoints are as they were.
+            OSError: The disk is full or cannot be written to. Earlier checkpoints are untouched.
         """
-        with saying_what_is_kept(self._checkpoints.folder):
+        folder = self._checkpoints / f"{number:09d}"
+        with self._explaining_disk_errors():
             os.fsync(self._metrics.fileno())
-        about = {"metrics_bytes": self._metrics_bytes(), "state": state}
-        return self._checkpoints.save(number, write_model, tensors, about, best, write_best)
+            with atomic_folder(folder) as new:
+                write_model(new / MODEL)
+                write_tensors(new / TENSORS, tensors)
+                (new / STATE).write_text(to_json({"metrics_bytes": self._metrics_size(), "state": state}))
+        for old in self._numbered()[:-KEEP]:
+            remove_folder(old)
+        return folder
 
-    def latest(self) -> tuple[Path, dict[str, Tensor], dict[str, Any]] | None:
-        """The newest checkpoint: folder (with the model's files), tensors on the CPU, state; None if there is none."""
-        newest = self._checkpoints.newest()
-        return newest and (newest[0], newest[1], newest[2]["state"])
+    def save_best(self, number: int, write_model: Callable[[Path], object]) -> Path:
+        """Writes the best agent, then removes the previous best; returns its folder."""
+        folder = self._checkpoints / f"{BEST}{number:09d}"
+        with self._explaining_disk_errors(), atomic_folder(folder) as new:
+            write_model(new / MODEL)
+        for old in self._checkpoints.glob(f"{BEST}*"):
+            if old != folder:
+                remove_folder(old)
+        return folder
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint; None if there is none."""
+        folders = self._numbered()
+        return read_checkpoint(folders[-1]) if folders else None
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.folder / CHECKPOINTS
+
+    def _numbered(self) -> list[Path]:
+        """The folders of all checkpoints but the best, oldest first."""
+        folders = self._checkpoints.iterdir() if self._checkpoints.exists() else ()
+        return sorted((folder for folder in folders if folder.name.isdecimal()), key=lambda folder: int(folder.name))
+
+    def _roll_back(self) -> str | None:
+        """Returns to the newest intact checkpoint; returns its name, or None if there is none."""
+        remove_temporaries(self._checkpoints)
+        size = 0
+        name = None
+        damaged = []
+        for folder in reversed(self._numbered()):
+            try:
+                read_checkpoint(folder)
+                size = _read_json(folder / STATE)["metrics_bytes"]
+                name = folder.name
+                break
+            except (OSError, ValueError, KeyError) as error:
+                logger.warning("checkpoint %s is damaged (%s)", folder, error)
+                damaged.append(folder)
+        if damaged and name is None:
+            names = ", ".join(folder.name for folder in damaged)
+            raise RunError(f"no checkpoint in {self._checkpoints} is intact ({names}); start again in another folder")
+        for folder in damaged:
+            aside = folder.with_name(f"{folder.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+        _truncate_rows(self.folder / METRICS, size)
+        return name
+
+    @contextlib.contextmanager
+    def _explaining_disk_errors(self) -> Iterator[None]:
+        """Adds to errors of the disk what happens to the run."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None:
+                raise
+            advice = "free some space, then run" if error.errno in DISK_FULL else "to continue, run"
+            reason = (
+                f"{os.strerror(error.errno)}; earlier checkpoints in {self._checkpoints} are kept: {advice} "
+                f"`babyai resume {self.folder}`"
+            )
+            raise OSError(error.errno, reason) from error
+
+    # ------------------------------------------------------------ opening and closing
 
     def close(self) -> None:
-        """Lets others write to the folder."""
+        """Lets other processes write to the folder."""
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -184,10 +263,8 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ------------------------------------------------------------ opening
-
     @contextlib.contextmanager
-    def _closing_after_error(self) -> Iterator[None]:
+    def _closing_on_error(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
@@ -206,73 +283,91 @@ class Run:
         except BlockingIOError:
             raise RunError(f"another process is training in {self.folder}; wait for it, or stop it") from None
 
-    def _describe(self, about: Mapping[str, Any]) -> None:
-        with atomic_file(self.folder / CONFIG, self.folder / f".{CONFIG}.tmp") as temporary:
-            temporary.write_text(to_json(about, indent=1) + "\n")
-
-    def _roll_back(self) -> str | None:
-        """Goes back to the newest checkpoint that is whole, and says which it is."""
-        self._checkpoints.repair()
-        folders = self._checkpoints.numbered()
-        _cut_rows(self.folder / METRICS, read_state(folders[-1])["metrics_bytes"] if folders else 0)
-        return folders[-1].name if folders else None
+    def _write_config(self, config: Mapping[str, Any]) -> None:
+        with atomic_file(self.folder / CONFIG) as temporary:
+            temporary.write_text(to_json(config, indent=1) + "\n")
 
     def _open(self) -> None:
-        """Opens what rows are written to."""
+        """Opens the log."""
         self._metrics = self._stack.enter_context(io.FileIO(self.folder / METRICS, "a"))
-        if self._make_board is None:
+        if self._make_writer is None:
             return
-        # All is written anew, because the board cannot forget rows that were dropped.
+        # Event files are written again from the start, because TensorBoard cannot forget rows that were dropped.
         shutil.rmtree(self.folder / TENSORBOARD, ignore_errors=True)
-        self._board = self._make_board()
-        self._stack.callback(self._board.close)
+        self._writer = self._make_writer()
+        self._stack.callback(self._writer.close)
         for row in self.rows():
-            self._show_on_board(row)
+            self._write_scalars(row)
 
-    def _metrics_bytes(self) -> int:
+    def _metrics_size(self) -> int:
         return os.fstat(self._metrics.fileno()).st_size
 
-    def _show_on_board(self, row: Mapping[str, Any]) -> None:
-        if self._board is None:
+    def _write_scalars(self, row: Mapping[str, Any]) -> None:
+        if self._writer is None:
             return
-        step = next((row[name] for name in STEPS if name in row), None)
-        for name, value in _flatten(row, "/").items():
+        step = next((row[name] for name in STEP_METRICS if name in row), None)
+        for name, value in _flatten(row).items():
             if isinstance(value, int | float):
-                self._board.add_scalar(name, value, step)
+                self._writer.add_scalar(name, value, step)
+
+
+# ------------------------------------------------------------ reading
 
 
 def holds_run(folder: PathLike) -> bool:
-    """Whether a run was begun there."""
+    """Whether a run was started there."""
     return (Path(folder) / CONFIG).exists()
 
 
 def read_config(folder: PathLike) -> dict[str, Any]:
-    """What config.json of a run says: kind, config, origin, resumed."""
+    """A run's config.json: kind, config, origin, resumed."""
     path = Path(folder) / CONFIG
     try:
-        about = json.loads(path.read_text())
+        config = json.loads(path.read_text())
     except FileNotFoundError:
-        raise RunError(f"{folder} holds no run: there is no {CONFIG} in it") from None
+        raise RunError(f"{folder} holds no run: it has no {CONFIG}") from None
     except ValueError as error:
         raise RunError(f"{path} is damaged: {error}") from None
-    if not isinstance(about, dict) or not {"kind", "config", "origin", "resumed"} <= about.keys():
-        raise RunError(f"{path} does not describe a run; choose another folder")
-    return about
+    if not isinstance(config, dict) or not {"kind", "config", "origin", "resumed"} <= config.keys():
+        raise RunError(f"{path} does not describe a run")
+    return config
 
 
 def read_rows(folder: PathLike) -> list[dict[str, Any]]:
-    """The rows of a run, which may be under way; a last line that is not finished does not count."""
+    """The rows of a run, which may be in progress: an unfinished last line is ignored."""
     path = Path(folder) / METRICS
-    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
-    return [json.loads(line) for line in whole.splitlines()]
+    complete = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return [json.loads(line) for line in complete.splitlines()]
 
 
-def _cut_rows(path: Path, size: int) -> None:
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """All that a checkpoint holds.
+
+    Raises:
+        CheckpointError: It is damaged or incomplete.
+    """
+    try:
+        model, _ = read_tensors(folder / MODEL)
+        tensors, _ = read_tensors(folder / TENSORS)
+        state = _read_json(folder / STATE)["state"]
+    except (FileNotFoundError, KeyError) as error:
+        raise CheckpointError(f"{folder} is incomplete: {error}") from None
+    return Checkpoint(folder, model, tensors, state)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+
+
+def _truncate_rows(path: Path, size: int) -> None:
     """Drops all rows after the first `size` bytes."""
     with open(path, "a+b") as file:
-        there = file.tell()
-        if there < size:
-            logger.warning("%s has lost %d bytes; the run goes on without those rows", path, size - there)
+        actual = file.tell()
+        if actual < size:
+            logger.warning("%s has lost %d bytes; the run continues without those rows", path, size - actual)
             file.seek(0)
             size = file.read().rfind(b"\n") + 1
         file.truncate(size)
@@ -281,49 +376,59 @@ def _cut_rows(path: Path, size: int) -> None:
 # ------------------------------------------------------------ values
 
 
-def _in_json(value: Any) -> Any:
-    """The same in the types of JSON: lists for tuples, and numbers for those of NumPy and torch."""
+def to_json(value: Any, **style: Any) -> str:
+    """JSON, with NumPy's and torch's numbers and arrays as plain ones."""
+
+    def plain(item: Any) -> Any:
+        if not hasattr(item, "tolist"):
+            raise TypeError(f"{item!r} cannot be saved as JSON")
+        return item.tolist()
+
+    return json.dumps(value, default=plain, **style)
+
+
+def _to_plain(value: Any) -> Any:
+    """The value after a round trip through JSON."""
     return json.loads(to_json(value))
 
 
-def _finite(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _replace_nonfinite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [_replace_nonfinite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _flatten(values: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
-    """Values inside of values as `outer.inner`."""
+def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values as `outer/inner`."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        inner = _flatten(value, separator) if isinstance(value, Mapping) else {"": value}
-        flat |= {f"{key}{separator}{name}" if name else key: item for name, item in inner.items()}
+        inner = _flatten(value) if isinstance(value, Mapping) else {"": value}
+        flat |= {f"{key}/{name}" if name else key: item for name, item in inner.items()}
     return flat
 
 
 def _compare(
-    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any], may_differ: Collection[str]
+    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any], may_change: Collection[str]
 ) -> dict[str, list[Any]]:
-    """What has changed in the settings; raises if something has that may not."""
-    old, new = _flatten(before), _flatten(now)
+    """The options that differ, with both values; raises if one of them must not."""
     changed = {
-        name: [old.get(name), new.get(name)]
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
+        name: [before.get(name), now.get(name)]
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name)
     }
-    refused = [name for name in changed if not any(f"{name}.".startswith(f"{allowed}.") for allowed in may_differ)]
+    refused = [name for name in changed if name not in may_change]
     if refused:
-        told = ", ".join(f"{name} was {changed[name][0]!r}, is {changed[name][1]!r}" for name in refused)
-        raise RunError(f"{folder} holds a run with other settings ({told}); use the same, or choose another folder")
+        differences = ", ".join(f"{name} was {changed[name][0]!r}, is {changed[name][1]!r}" for name in refused)
+        raise RunError(f"{folder} holds a run with other options ({differences}); use the same, or another folder")
     return changed
 
 
-def _board_maker(folder: Path) -> Callable[[], Any]:
-    """What makes the writer for TensorBoard; whether that is installed shows now, before anything is written."""
+def _tensorboard_writer(folder: Path) -> Callable[[], Any]:
+    """A function that creates the writer; that TensorBoard is missing shows now, before anything is written."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError:
-        raise RunError("TensorBoard is not installed: pip install tensorboard, or go without it") from None
+        raise RunError("TensorBoard is not installed: pip install tensorboard, or omit --tensorboard") from None
     return lambda: SummaryWriter(str(folder), flush_secs=10)

@@ -1,1 +1,1 @@
-"""One world: codes, random numbers, state, grid, actions, view, mission and judge."""
+"""A single world: codes, random numbers, state, actions, view, missions, and the judge."""

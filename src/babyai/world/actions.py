@@ -1,4 +1,4 @@
-"""What an action does to a world. Whether it carried out the instruction is for the judge to say."""
+"""How actions change a world. Whether an action fulfills the instruction is decided in `judge`."""
 
 import numpy as np
 
@@ -25,19 +25,19 @@ COLOR_MASK = 7 << 4
 
 @njit
 def front_of(s):
-    """The flat index of the cell before the agent."""
+    """Returns the flat index of the cell in front of the agent."""
     return int(s.agent) + STEPS[int(s.agent_dir)]
 
 
-# How each action turns the agent.
+# By action: how many quarter turns to the right it turns the agent.
 TURNS = np.array([3, 1, 0, 0, 0, 0, 0], dtype=np.int64)
 
 
 @njit
 def act(s, action):
-    """Carries out one action; returns whether it changed anything that the agent could see."""
+    """Applies one action and returns whether the agent's view may have changed."""
     front = front_of(s)
-    # Moving and turning do without branches, which a processor cannot guess for an agent that explores.
+    # Moving and turning are branch-free: the branches of an exploring agent are hard to predict.
     cell = int(s.cells[front])
     moves = action == FORWARD and (cell == EMPTY or cell & (OPAQUE | KIND_MASK) == DOOR)
     s.agent = front if moves else int(s.agent)
@@ -53,21 +53,27 @@ def act(s, action):
 
 @njit
 def pick_up(s, front):
-    """Takes a key, ball or box in hand; the judge's tracks still show it in its old place until the next drop."""
+    """Picks up the key, ball or box in front; returns whether anything was picked up.
+
+    The judge's tracks still show the object in its old cell until the next drop.
+    """
     cell = int(s.cells[front])
     if s.carrying or cell & KIND_MASK < KEY:
         return False
     s.cells[front] = EMPTY
     s.carrying = cell
     s.stale = 1
-    from_a_box = cell & KIND_MASK != BOX and cell & MARKED
-    s.carried_tracks = 0 if from_a_box else s.tracks[front - ORIGIN]
+    came_from_box = cell & KIND_MASK != BOX and cell & MARKED
+    s.carried_tracks = 0 if came_from_box else s.tracks[front - ORIGIN]
     return True
 
 
 @njit
 def drop(s, front):
-    """Puts down what is carried if there is room, and brings the judge's tracks up to date either way."""
+    """Drops the carried object if the front cell is empty; returns whether it was dropped.
+
+    The judge's tracks are brought up to date in either case.
+    """
     dropped = s.carrying != 0 and s.cells[front] == EMPTY
     if dropped:
         s.cells[front] = s.carrying
@@ -82,19 +88,19 @@ def drop(s, front):
 
 @njit
 def refresh_tracks(s):
-    """Forgets the places where no tracked object lies any more."""
+    """Clears the tracks of cells that no longer hold a tracked object."""
     for k in range(int(s.height) * STRIDE):
         if s.tracks[k]:
             cell = int(s.cells[ORIGIN + k])
-            from_a_box = cell & KIND_MASK != BOX and cell & MARKED
-            if cell == EMPTY or from_a_box:
+            came_from_box = cell & KIND_MASK != BOX and cell & MARKED
+            if cell == EMPTY or came_from_box:
                 s.tracks[k] = 0
     s.stale = 0
 
 
 @njit
 def toggle(s, front):
-    """Opens, closes or unlocks a door; opens a box, which leaves only what it held."""
+    """Opens, closes or unlocks a door, or replaces a box by its content; returns whether the cell changed."""
     cell = int(s.cells[front])
     kind = cell & KIND_MASK
     if kind == DOOR:

@@ -1,13 +1,14 @@
-"""The numbers that stand for things: kinds, colors, actions, and how one byte holds a cell.
+"""Integer codes for kinds, colors, actions and missions, and the encoding of a cell as one byte.
 
 A cell of the grid is one byte:
 
     bit 7      6 5 4      3        2 1 0
     opaque     color     marked   kind
 
-*Opaque* is set where sight stops: walls, closed and locked doors. A door that opens only loses that bit. *Marked*
-means, on a box, that it holds something (`hidden` of the world says what); on anything else, that it came out of a
-box and so is unknown to every instruction. Nothing here needs a compiler, so that looking things up stays cheap.
+*Opaque* is set for cells that block the view: walls, closed doors and locked doors. Opening a door clears that bit.
+*Marked* on a box means that it contains something (see `hidden` in the world record); on anything else, it means that
+the object came out of a box, so no instruction refers to it. This module does not import the compiler, so importing it
+is cheap.
 """
 
 from enum import IntEnum
@@ -22,13 +23,13 @@ OPAQUE = 128
 
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 RED, GREEN, BLUE, PURPLE, YELLOW, GREY = range(6)
-# Levels draw colors from this alphabetical list, as Minigrid does, not in the order of the numbers.
+# Levels draw colors from this alphabetical list, as Minigrid does, not in the order of the codes.
 ALPHABETICAL_COLORS = (BLUE, GREEN, GREY, PURPLE, RED, YELLOW)
 OBJECT_KINDS = (KEY, BALL, BOX)
 
 WALL_CELL = WALL | GREY << COLOR_SHIFT | OPAQUE
 
-# What the agent is shown, and what `grid.encode()` gives: Minigrid's numbers.
+# Minigrid's encoding, used in observations and by `grid.encode()`.
 MINIGRID_TYPES = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
 DOOR_OPEN, DOOR_CLOSED, DOOR_LOCKED = range(3)
 AGENT_TYPE = 10
@@ -38,7 +39,7 @@ VECTORS = ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 
 class Action(IntEnum):
-    """What an agent can do in one step."""
+    """The actions of an agent, with Minigrid's numbering."""
 
     left = 0
     right = 1
@@ -54,14 +55,15 @@ NUM_ACTIONS = len(Action)
 
 
 def cell_of(kind: int, color: int) -> int:
-    """The byte for a thing of this kind and color; a DOOR comes closed."""
+    """Returns the cell byte for this kind and color; a DOOR is closed."""
     opaque = OPAQUE if kind in (WALL, LOCKED_DOOR, DOOR) else 0
     return kind | color << COLOR_SHIFT | opaque
 
 
 def triple_of(cell: int) -> tuple[int, int, int]:
-    """Minigrid's (type, color, state) of a cell."""
-    kind, color = cell & KIND_MASK, cell >> COLOR_SHIFT & 7
+    """Returns Minigrid's (type, color, state) for a cell."""
+    kind = cell & KIND_MASK
+    color = cell >> COLOR_SHIFT & 7
     if kind == LOCKED_DOOR:
         return DOOR, color, DOOR_LOCKED
     if kind == DOOR:
@@ -71,18 +73,19 @@ def triple_of(cell: int) -> tuple[int, int, int]:
     return kind, color, 0
 
 
-# TRIPLES[cell] is the (256, 3) decoding table; PACKED_TRIPLES holds the same three bytes in one integer.
+# TRIPLES: (256, 3) uint8 decodes a cell byte; PACKED_TRIPLES holds the same three bytes in one integer.
 TRIPLES = np.array([triple_of(cell) for cell in range(256)], dtype=np.uint8)
 PACKED_TRIPLES = TRIPLES.astype(np.int32) @ np.array([1, 1 << 8, 1 << 16], dtype=np.int32)
 
-# Missions: clauses of a verb and one or two descriptors, joined by `and` and put in order by `then` or `after you`.
+# Missions: a clause is a verb with one or two descriptors; clauses are joined by `and`, `then` or `after you`.
 NO_CLAUSE, GO_TO, PICK_UP, OPEN, PUT_NEXT = range(5)
 SINGLE, BEFORE, AFTER = range(3)
 ANYWHERE, ON_LEFT, ON_RIGHT, IN_FRONT, BEHIND = range(5)
-ANY_NOUN, ANY_COLOR = 0, 6
+ANY_NOUN = 0
+ANY_COLOR = 6
 NOUNS = {ANY_NOUN: "object", DOOR: "door", KEY: "key", BALL: "ball", BOX: "box"}
 
-# Every word of the Baby Language; a word's token is its place in this list, and 0 is padding.
+# All words of the Baby Language; a word's token id is its index in this tuple, and 0 is padding.
 VOCABULARY = (
     *("", "go", "to", "pick", "up", "open", "put", "next", "the", "a", "and", "then", "after", "you"),
     *("in", "front", "of", "behind", "on", "your", "left", "right"),

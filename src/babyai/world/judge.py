@@ -1,8 +1,9 @@
-"""The judge: says after each step whether the instruction has been followed, failed, or goes on.
+"""The judge: decides after each step whether the mission has succeeded, failed, or is still in progress.
 
-At the start of an episode every descriptor of the mission finds its objects; from then on it knows them by identity,
-one bit of `tracks` for each. A mission has at most two sides of at most two clauses: `first` (clauses 0 and 1) and
-`second` (2 and 3); within a side the clauses may come in any order, and the sides are put in order by the mission.
+At the start of an episode every descriptor of the mission is matched to its objects. From then on it tracks these
+objects by identity, with one bit per descriptor in `tracks`. A mission has one or two sides of one or two clauses:
+`first` (clauses 0 and 1) and `second` (clauses 2 and 3). The clauses of a side may be fulfilled in any order; the
+mission's `order` says which side comes first.
 """
 
 from babyai._jit import njit
@@ -37,22 +38,22 @@ from babyai.world.state import DONE_ACTIONS, LENIENT, MAX_CLAUSES, MAX_DESCRIPTO
 from babyai.world.view import VECTOR_X, VECTOR_Y
 
 GOES_ON, SUCCESS, FAILURE = range(3)
-# `fits` counts on this.
+# `matches` relies on this.
 assert DOOR == LOCKED_DOOR + 1
 
 
 @njit
-def fits(cell, noun, color):
-    """Whether a thing is of the noun and color that a descriptor names."""
+def matches(cell, noun, color):
+    """Returns whether a cell has the noun and color of a descriptor."""
     kind = cell & KIND_MASK
     kind += kind == LOCKED_DOOR
-    # Without short cuts, since a processor cannot guess which of the four it will be.
+    # No short-circuit evaluation: these branches are hard to predict.
     return bool(((noun == ANY_NOUN) | (noun == kind)) & ((color == ANY_COLOR) | (color == (cell >> 4) & 7)))
 
 
 @njit
-def lies_in(s, p, place):
-    """Whether cell `p` is in the agent's room, on the named side of it."""
+def matches_place(s, p, place):
+    """Returns whether cell `p` is in the agent's room, on the given side of the agent."""
     if place == ANYWHERE:
         return True
     y, x = divmod(p - ORIGIN, STRIDE)
@@ -68,26 +69,28 @@ def lies_in(s, p, place):
 
 @njit
 def _in_same_room(s, x, y, agent_x, agent_y):
-    """Whether (x, y) lies in the square of the agent's room, walls included."""
+    """Returns whether (x, y) is in the agent's room, walls included."""
     if s.width == s.room_width and s.height == s.room_height:
         return True
-    across, down = int(s.room_width) - 1, int(s.room_height) - 1
-    left, top = agent_x // across * across, agent_y // down * down
-    return left <= x <= left + across and top <= y <= top + down
+    inner_width = int(s.room_width) - 1
+    inner_height = int(s.room_height) - 1
+    left = agent_x // inner_width * inner_width
+    top = agent_y // inner_height * inner_height
+    return left <= x <= left + inner_width and top <= y <= top + inner_height
 
 
 @njit
 def has_descriptor(s, k):
-    """Whether the mission uses descriptor k."""
+    """Returns whether the mission uses descriptor k."""
     verb = s.verbs[k >> 1]
     return verb == PUT_NEXT or (verb != NO_CLAUSE and k & 1 == 0)
 
 
 @njit
 def begin_tracking(s, things, count):
-    """Lets every descriptor find its objects among `things`; returns the bits of the descriptors that found none.
+    """Matches every descriptor to its objects among `things`; returns the bits of descriptors without a match.
 
-    What the agent carries belongs to nowhere, so it is found by descriptors that do not say where.
+    A carried object is in no place, so only descriptors without a place match it.
     """
     for k in range(int(s.height) * STRIDE):
         s.tracks[k] = 0
@@ -97,20 +100,24 @@ def begin_tracking(s, things, count):
     for k in range(MAX_DESCRIPTORS):
         if not has_descriptor(s, k):
             continue
-        noun, color, place = int(s.nouns[k]), int(s.colors[k]), int(s.places[k])
+        noun = int(s.nouns[k])
+        color = int(s.colors[k])
+        place = int(s.places[k])
         found = 0
-        if s.carrying and place == ANYWHERE and fits(int(s.carrying), noun, color):
+        if s.carrying and place == ANYWHERE and matches(int(s.carrying), noun, color):
             s.carried_tracks |= 1 << k
             found += 1
         for i in range(count):
             p = int(things[i])
             cell = int(s.cells[p])
-            if fits(cell, noun, color) and lies_in(s, p, place) and (cell & MARKED == 0 or cell & KIND_MASK == BOX):
+            if not (matches(cell, noun, color) and matches_place(s, p, place)):
+                continue
+            if cell & MARKED == 0 or cell & KIND_MASK == BOX:
                 s.tracks[p - ORIGIN] |= 1 << k
                 found += 1
         if found == 0:
             missing |= 1 << k
-        # The reference's "grey object" matches the walls as well, so that it is never "the" grey object.
+        # In the reference, "grey object" also matches the walls, so the article is never "the".
         if found == 1 and not (noun == ANY_NOUN and color == GREY):
             definite |= 1 << k
     s.definite = definite
@@ -124,15 +131,19 @@ def begin_tracking(s, things, count):
 
 @njit
 def _next_to_tracked(s, p, bit):
-    """Whether one of the four neighbors of `p` is where a descriptor has an object."""
+    """Returns whether a descriptor tracks an object on one of the four neighbors of `p`."""
     k = p - ORIGIN
     return bool((s.tracks[k - 1] | s.tracks[k + 1] | s.tracks[k - STRIDE] | s.tracks[k + STRIDE]) & bit)
 
 
 @njit
 def can_be_put(s, things, count, clause):
-    """Whether a put clause makes sense: no object is on both sides of it, or already lies where it should go."""
-    moved, fixed = 1 << (2 * clause), 2 << (2 * clause)
+    """Returns whether a put clause is valid.
+
+    It is invalid if an object matches both descriptors, or if an object to move is already next to a target.
+    """
+    moved = 1 << (2 * clause)
+    fixed = 2 << (2 * clause)
     if s.carried_tracks & moved and s.carried_tracks & fixed:
         return False
     for i in range(count):
@@ -144,8 +155,8 @@ def can_be_put(s, things, count, clause):
 
 
 @njit
-def count_navigations(s):
-    """How many trips the mission takes, by which the time limit grows."""
+def count_trips(s):
+    """Returns how many trips the mission takes; the time limit is proportional to it."""
     total = 0
     for k in range(MAX_CLAUSES):
         if s.verbs[k] != NO_CLAUSE:
@@ -154,12 +165,18 @@ def count_navigations(s):
 
 
 @njit
-def _condition(s, k, action, held, held_tracks):
-    """Whether clause k is fulfilled by what just happened; `held` and its tracks were in hand before the step."""
-    verb, bit, strict = s.verbs[k], 1 << (2 * k), (int(s.strict) >> k) & 1
+def _check_clause(s, k, action, held, held_tracks):
+    """Returns whether the last action fulfilled or failed clause k.
+
+    `held` and `held_tracks` are what the agent carried before the action.
+    """
+    verb = s.verbs[k]
+    bit = 1 << (2 * k)
+    strict = (int(s.strict) >> k) & 1
     if not (int(s.clauses_checked) >> k) & 1:
-        # A clause remembers what was carried only from the first step on that it is looked at.
-        held, held_tracks = 0, 0
+        # As in the reference, a clause knows what was carried only after it has been checked once.
+        held = 0
+        held_tracks = 0
         s.clauses_checked |= 1 << k
     front = front_of(s)
     if verb == GO_TO:
@@ -184,12 +201,12 @@ def _condition(s, k, action, held, held_tracks):
 
 @njit
 def _judge_clause(s, k, action, held, held_tracks):
-    """Like `_condition`; with done actions, a clause counts once the agent says so on the step after."""
+    """Like `_check_clause`; with done actions, a clause succeeds by `done` on the step after it was fulfilled."""
     if not s.options & DONE_ACTIONS:
-        return _condition(s, k, action, held, held_tracks)
+        return _check_clause(s, k, action, held, held_tracks)
     if action == DONE:
         return SUCCESS if (int(s.clauses_matched) >> k) & 1 else FAILURE
-    if _condition(s, k, action, held, held_tracks) == SUCCESS:
+    if _check_clause(s, k, action, held, held_tracks) == SUCCESS:
         s.clauses_matched |= 1 << k
     else:
         s.clauses_matched &= 255 ^ (1 << k)
@@ -198,7 +215,7 @@ def _judge_clause(s, k, action, held, held_tracks):
 
 @njit
 def _judge_side(s, first, action, held, held_tracks):
-    """One side: a clause alone, or two of which each stays done once it is."""
+    """Judges one side: a single clause, or two clauses joined by `and`, each of which stays done once fulfilled."""
     if s.verbs[first + 1] == NO_CLAUSE:
         return _judge_clause(s, first, action, held, held_tracks)
     both = 3 << first
@@ -210,7 +227,10 @@ def _judge_side(s, first, action, held, held_tracks):
 
 @njit
 def judge(s, action, held, held_tracks):
-    """GOES_ON, SUCCESS or FAILURE after a step; `held` and its tracks are what was in hand before it."""
+    """Returns GOES_ON, SUCCESS or FAILURE after an action.
+
+    `held` and `held_tracks` are what the agent carried before the action.
+    """
     if s.order == SINGLE:
         return _judge_side(s, 0, action, held, held_tracks)
     earlier, later = (2, 0) if s.order == AFTER else (0, 2)
@@ -220,7 +240,7 @@ def judge(s, action, held, held_tracks):
     if verdict != SUCCESS:
         return verdict
     s.first_side_done = 1
-    # The other side is judged by the same action at once. The reference lets that action fail it, which makes strict
-    # missions impossible; under the paper's rules it can only succeed.
+    # The other side is judged by the same action. In the reference that action can fail it, which makes some strict
+    # missions impossible; under the paper's rules it can only fulfill it.
     verdict = _judge_side(s, later, action, held, held_tracks)
     return GOES_ON if verdict == FAILURE and s.options & LENIENT else verdict

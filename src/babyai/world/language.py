@@ -1,7 +1,7 @@
-"""The Baby Language as people use it: missions that can be read, written, spoken and taken apart.
+"""The Baby Language: missions as Python objects, English sentences and token ids.
 
-The compiled judge works on the codes in the world record. This is the other side of them: `Mission.read(world)` makes
-a mission of those codes, `str(mission)` says it in English, and `parse_mission(text)` understands English again.
+The compiled judge works on the codes in the world record. `Mission.read(world)` builds a mission from those codes,
+`str(mission)` is the English sentence, and `parse_mission(text)` turns a sentence back into a mission.
 
     mission     side | side ", then" side | side "after you" side
     side        clause | clause "and" clause
@@ -50,36 +50,37 @@ _VERBS = {code: name for name, code in VERB_CODES.items()}
 _PLACES = {ANYWHERE: "", **{code: name for name, code in PLACE_CODES.items()}}
 _TOKENS = {word: token for token, word in enumerate(VOCABULARY) if word}
 
-# A comma that stands before "then" says nothing, so it is passed over; any other comma is a word that fits nowhere.
+# A comma before "then" is optional and skipped; any other comma is kept as a word, which no rule accepts.
 _WORD = re.compile(r"[^\s,]+|,(?!\s*then\b)", re.IGNORECASE)
 _LETTERS = re.compile(r"[A-Za-z]+")
 
 
 class MissionError(ValueError):
-    """A sentence that is not of the Baby Language; the message shows the word that does not fit."""
+    """A sentence is not in the Baby Language; the message points at the offending word."""
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Which objects are meant, such as "the red ball on your left"."""
+    """Describes objects, such as "the red ball on your left"."""
 
     noun: int
-    """A kind (KEY, BALL, BOX, DOOR), or ANY_NOUN for "object"."""
+    """The kind (KEY, BALL, BOX, DOOR), or ANY_NOUN for "object"."""
     color: int
-    """A color, or ANY_COLOR."""
+    """The color code, or ANY_COLOR."""
     place: int
-    """ANYWHERE, ON_LEFT, ON_RIGHT, IN_FRONT or BEHIND, seen from where the agent starts."""
+    """ANYWHERE, ON_LEFT, ON_RIGHT, IN_FRONT or BEHIND, relative to the agent's starting position and heading."""
     definite: bool
-    """Whether the article is "the" (one object fits when the episode starts) or "a" (several do)."""
+    """Whether the article is "the" (one object matches when the episode starts) or "a" (several do)."""
 
     def __post_init__(self) -> None:
         if self.noun not in NOUNS:
-            raise ValueError(f"no noun has the code {self.noun!r}; the nouns are {_codes(NOUN_CODES)}")
+            raise ValueError(f"invalid noun code {self.noun!r}; expected one of {_list_codes(NOUN_CODES)}")
         if self.color not in range(ANY_COLOR + 1):
-            colors = f"{_codes(COLOR_CODES)}, any {ANY_COLOR}"
-            raise ValueError(f"no color has the code {self.color!r}; the colors are {colors}")
+            colors = f"{_list_codes(COLOR_CODES)}, any {ANY_COLOR}"
+            raise ValueError(f"invalid color code {self.color!r}; expected one of {colors}")
         if self.place not in _PLACES:
-            raise ValueError(f"no place has the code {self.place!r}; the places are {_codes(PLACE_CODES)}, anywhere 0")
+            places = f"{_list_codes(PLACE_CODES)}, anywhere {ANYWHERE}"
+            raise ValueError(f"invalid place code {self.place!r}; expected one of {places}")
 
     def __str__(self) -> str:
         color = "" if self.color == ANY_COLOR else COLORS[self.color]
@@ -89,22 +90,22 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Clause:
-    """One thing to do, such as "open the red door"."""
+    """A single instruction, such as "open the red door"."""
 
     verb: int
     """GO_TO, PICK_UP, OPEN or PUT_NEXT."""
     object: Descriptor
-    """What to go to, pick up, open or put."""
+    """The object to go to, pick up, open or put."""
     target: Descriptor | None = None
-    """What to put the object next to; None for all other verbs."""
+    """The object to put it next to; None for all verbs but PUT_NEXT."""
 
     def __post_init__(self) -> None:
         if self.verb not in _VERBS:
-            raise ValueError(f"no verb has the code {self.verb!r}; the verbs are {_codes(VERB_CODES)}")
+            raise ValueError(f"invalid verb code {self.verb!r}; expected one of {_list_codes(VERB_CODES)}")
         if (self.target is None) == (self.verb == PUT_NEXT):
-            rule = "needs a target to put the object next to" if self.verb == PUT_NEXT else "takes no target"
+            rule = "requires a target" if self.verb == PUT_NEXT else "takes no target"
             raise ValueError(f"{_VERBS[self.verb]!r} {rule}, got target={self.target!r}")
-        if reason := _objection(self.verb, self.object.noun):
+        if reason := _why_invalid(self.verb, self.object.noun):
             raise ValueError(reason)
 
     def __str__(self) -> str:
@@ -114,18 +115,19 @@ class Clause:
 
 @dataclass(frozen=True)
 class Mission:
-    """All that an agent is asked to do in an episode: one side, or two sides in an order."""
+    """The instruction of an episode: one side, or two sides to be carried out in order."""
 
     first: tuple[Clause, ...]
-    """The one or two clauses said first, joined by "and"."""
+    """The first one or two clauses of the sentence, joined by "and"."""
     order: int = SINGLE
     """SINGLE; BEFORE for "first, then second"; AFTER for "first after you second", where `second` is done first."""
     second: tuple[Clause, ...] = ()
-    """The one or two clauses said last; none when the order is SINGLE."""
+    """The last one or two clauses of the sentence; empty if the order is SINGLE."""
 
     def __post_init__(self) -> None:
         if self.order not in (SINGLE, BEFORE, AFTER):
-            raise ValueError(f"no order has the code {self.order!r}; the orders are single 0, {_codes(ORDER_CODES)}")
+            orders = f"single {SINGLE}, {_list_codes(ORDER_CODES)}"
+            raise ValueError(f"invalid order code {self.order!r}; expected one of {orders}")
         _check_side("first", self.first, (1, 2))
         _check_side("second", self.second, (0,) if self.order == SINGLE else (1, 2))
 
@@ -134,26 +136,29 @@ class Mission:
         return (first, f"{first}, then {second}", f"{first} after you {second}")[self.order]
 
     def write(self, world: np.void) -> None:
-        """The mission fields of `world` say this mission, with no clause strict and all unused places 0."""
+        """Writes this mission into the fields of `world`, with no strict clauses and unused entries set to 0."""
         for field in ("verbs", "nouns", "colors", "places"):
             world[field][:] = 0
-        world["order"], world["strict"], definite = self.order, 0, 0
+        world["order"] = self.order
+        world["strict"] = 0
+        definite = 0
         for k, clause in [*enumerate(self.first), *enumerate(self.second, start=2)]:
             world["verbs"][k] = clause.verb
             for d, descriptor in ((2 * k, clause.object), (2 * k + 1, clause.target)):
                 if descriptor is not None:
-                    world["nouns"][d], world["colors"][d] = descriptor.noun, descriptor.color
+                    world["nouns"][d] = descriptor.noun
+                    world["colors"][d] = descriptor.color
                     world["places"][d] = descriptor.place
                     definite |= bool(descriptor.definite) << d
         world["definite"] = definite
 
     @classmethod
     def read(cls, world: np.void) -> "Mission":
-        """The mission that the fields of `world` say; which of its clauses are strict is not part of it."""
+        """Returns the mission stored in `world`; strictness is not part of it."""
         verbs, nouns, colors, places = (world[name].tolist() for name in ("verbs", "nouns", "colors", "places"))
         definite = int(world["definite"])
         if verbs[0] == NO_CLAUSE:
-            raise ValueError("this world has no mission yet; reset it, or write a mission into it")
+            raise ValueError("this world has no mission; reset it or write a mission into it first")
 
         def descriptor(d: int) -> Descriptor:
             return Descriptor(nouns[d], colors[d], places[d], bool(definite >> d & 1))
@@ -165,62 +170,63 @@ class Mission:
         return cls(first, int(world["order"]), second)
 
 
-def navigations(mission: Mission) -> int:
-    """How many places the agent has to go to: two for each "put", one for any other clause."""
+def count_trips(mission: Mission) -> int:
+    """Returns how many trips the mission takes: two for each "put", one for any other clause."""
     return sum(2 if clause.verb == PUT_NEXT else 1 for clause in mission.first + mission.second)
 
 
 def parse_mission(text: str) -> Mission:
-    """The mission that an English sentence says, whatever its case, its white space and the comma before "then".
+    """Parses an English sentence; case, white space and the comma before "then" do not matter.
 
     Raises:
-        MissionError: the sentence is not of the Baby Language.
+        MissionError: The sentence is not in the Baby Language.
     """
-    return _Parser(text).mission()
+    return _Parser(text).parse_mission()
 
 
 def tokenize(text: str) -> np.ndarray:
-    """The words of `text` as numbers, (MAX_WORDS,) uint8, with 0 after the last.
+    """Returns the token ids of `text`, (MAX_WORDS,) uint8, padded with 0.
 
-    Only runs of letters count, so the comma before "then" leaves no trace. The order of the words is not checked.
+    Words are runs of letters, so punctuation is ignored. The grammar is not checked.
 
     Raises:
-        MissionError: a word is not in the vocabulary, or there are too many words.
+        MissionError: A word is not in the vocabulary, or there are more than MAX_WORDS words.
     """
     tokens = np.zeros(MAX_WORDS, dtype=np.uint8)
     for i, match in enumerate(_LETTERS.finditer(text)):
         word = match.group().lower()
         if i >= MAX_WORDS:
-            raise MissionError(_show(text, match.span(), f"no mission has more than {MAX_WORDS} words"))
+            raise MissionError(_point_at(text, match.span(), f"a mission has at most {MAX_WORDS} words"))
         if word not in _TOKENS:
             reason = f"unknown word {match.group()!r} (word {i + 1}){_suggestion(word, _TOKENS)}"
-            raise MissionError(_show(text, match.span(), reason))
+            raise MissionError(_point_at(text, match.span(), reason))
         tokens[i] = _TOKENS[word]
     return tokens
 
 
 def words_of(tokens: np.ndarray) -> str:
-    """The English that `tokens`, (L,) integers, say up to the first 0."""
+    """Returns the text of `tokens`, (L,) integers, up to the first 0; the inverse of `tokenize`."""
     words = []
     for token in np.asarray(tokens).tolist():
         if token == 0:
             break
         if not 0 < token < len(VOCABULARY):
-            raise ValueError(f"no word has the token {token}; tokens are 0 to {len(VOCABULARY) - 1}")
+            raise ValueError(f"invalid token id {token}; expected 0 to {len(VOCABULARY) - 1}")
         words.append(VOCABULARY[token])
     return " ".join(words).replace(" then", ", then")
 
 
 def random_mission(rng: np.random.Generator) -> Mission:
-    """A mission drawn from the whole grammar, each choice in it fair; no world need be able to fulfil it."""
+    """Draws a mission from the full grammar, each choice uniform; it need not match any world."""
 
     def descriptor(nouns: list[int]) -> Descriptor:
-        noun, color = nouns[rng.integers(len(nouns))], int(rng.integers(ANY_COLOR + 1))
+        noun = nouns[rng.integers(len(nouns))]
+        color = int(rng.integers(ANY_COLOR + 1))
         return Descriptor(noun, color, int(rng.integers(len(PLACE_CODES) + 1)), bool(rng.integers(2)))
 
     def clause() -> Clause:
         verb = int(rng.integers(GO_TO, PUT_NEXT + 1))
-        thing = descriptor([noun for noun in NOUNS if not _objection(verb, noun)])
+        thing = descriptor([noun for noun in NOUNS if not _why_invalid(verb, noun)])
         return Clause(verb, thing, descriptor(list(NOUNS)) if verb == PUT_NEXT else None)
 
     def side() -> tuple[Clause, ...]:
@@ -231,119 +237,121 @@ def random_mission(rng: np.random.Generator) -> Mission:
 
 
 class _Parser:
-    """Walks once over the words of a sentence, remembering all that would have been welcome where it stands."""
+    """A recursive-descent parser that remembers which phrases it would have accepted at the current word."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.spans = [match.span() for match in _WORD.finditer(text)]
         self.words = [text[start:end].lower() for start, end in self.spans]
-        # An empty word marks the end; its place is one past the last word, where the next one would start.
+        # An empty word marks the end; its span is where the next word would start.
         end = self.spans[-1][1] + 1 if self.spans else 0
         self.words.append("")
         self.spans.append((end, end))
-        self.here = 0
+        self.position = 0
         self.expected: list[str] = []
 
-    def mission(self) -> Mission:
+    def parse_mission(self) -> Mission:
         if self.words == [""]:
-            raise MissionError(f"an empty sentence is no mission; expected {_either(map(repr, VERB_CODES))} and so on")
-        first = self.side()
+            raise MissionError(f"the mission is empty; expected {_join_or(map(repr, VERB_CODES))}")
+        first = self.parse_side()
         order = self.accept(ORDER_CODES)
-        second = () if order is None else self.side()
-        if order is not None and self.words[self.here] in ("then", "after"):
-            self.refuse("a mission has at most one 'then' or 'after you', which puts its two sides in order")
-        if self.words[self.here]:
-            self.fail("the end")
+        second = () if order is None else self.parse_side()
+        if order is not None and self.words[self.position] in ("then", "after"):
+            self.fail("a mission has at most one 'then' or 'after you'")
+        if self.words[self.position]:
+            self.fail_expecting("the end")
         return Mission(first, order or SINGLE, second)
 
-    def side(self) -> tuple[Clause, ...]:
-        clause = self.clause()
+    def parse_side(self) -> tuple[Clause, ...]:
+        clause = self.parse_clause()
         if not self.accept({"and": True}):
             return (clause,)
-        pair = clause, self.clause()
-        if self.words[self.here] == "and":
-            self.refuse("'and' joins exactly two clauses, so no third can follow them with another 'and'")
+        pair = clause, self.parse_clause()
+        if self.words[self.position] == "and":
+            self.fail("'and' joins at most two clauses")
         return pair
 
-    def clause(self) -> Clause:
+    def parse_clause(self) -> Clause:
         verb = self.require(VERB_CODES)
-        thing = self.descriptor(verb)
+        thing = self.parse_descriptor(verb)
         if verb != PUT_NEXT:
             return Clause(verb, thing)
         self.require({"next to": True})
-        return Clause(verb, thing, self.descriptor())
+        return Clause(verb, thing, self.parse_descriptor())
 
-    def descriptor(self, verb: int = GO_TO) -> Descriptor:
-        """A descriptor of something that this can be done to; one can go to anything."""
+    def parse_descriptor(self, verb: int = GO_TO) -> Descriptor:
+        """Parses a descriptor of an object to which `verb` applies; GO_TO applies to all."""
         definite = bool(self.require(ARTICLE_CODES))
         color = self.accept(COLOR_CODES)
         noun = self.require(NOUN_CODES)
-        if reason := _objection(verb, noun):
-            self.here -= 1
-            self.refuse(reason)
+        if reason := _why_invalid(verb, noun):
+            self.position -= 1
+            self.fail(reason)
         place = self.accept(PLACE_CODES)
         return Descriptor(noun, ANY_COLOR if color is None else color, place or ANYWHERE, definite)
 
     def accept(self, phrases: Mapping[str, int]) -> int | None:
-        """The code of the phrase that comes next, which is passed; None where none of them begins here."""
+        """Consumes one of the phrases and returns its code; None if none of them begins here."""
         parts = [(*phrase.partition(" "), code) for phrase, code in phrases.items()]
-        rest = {ending: code for word, _, ending, code in parts if word == self.words[self.here]}
+        rest = {ending: code for word, _, ending, code in parts if word == self.words[self.position]}
         if not rest:
             self.expected += phrases
             return None
-        # A phrase is known by its first word, so whatever follows has to be the rest of one that begins so.
-        self.here, self.expected = self.here + 1, []
+        # The first word decides the phrase, so the following words must complete it.
+        self.position += 1
+        self.expected = []
         return rest[""] if "" in rest else self.require(rest)
 
     def require(self, phrases: Mapping[str, int]) -> int:
         code = self.accept(phrases)
-        return self.fail() if code is None else code
+        return self.fail_expecting() if code is None else code
 
-    def fail(self, *others: str) -> NoReturn:
-        start, end = self.spans[self.here]
-        word = self.words[self.here]
+    def fail_expecting(self, *others: str) -> NoReturn:
+        start, end = self.spans[self.position]
+        word = self.words[self.position]
         found = f"found {self.text[start:end]!r}" if word else "but the sentence ends"
-        expected = _either([*map(repr, self.expected), *others])
-        self.refuse(f"expected {expected}, {found}{_suggestion(word, self.expected)}")
+        expected = _join_or([*map(repr, self.expected), *others])
+        self.fail(f"expected {expected}, {found}{_suggestion(word, self.expected)}")
 
-    def refuse(self, reason: str) -> NoReturn:
-        raise MissionError(_show(self.text, self.spans[self.here], reason))
+    def fail(self, reason: str) -> NoReturn:
+        raise MissionError(_point_at(self.text, self.spans[self.position], reason))
 
 
-def _objection(verb: int, noun: int) -> str | None:
-    """Why this cannot be done to that, or None where it can."""
+def _why_invalid(verb: int, noun: int) -> str | None:
+    """Returns why `verb` does not apply to `noun`, or None if it does."""
     if verb == OPEN and noun != DOOR:
-        return f"only a door can be opened, and {NOUNS[noun]!r} is not one"
+        return f"only a door can be opened, not {NOUNS[noun]!r}"
     if verb in (PICK_UP, PUT_NEXT) and noun == DOOR:
-        return "a door cannot be " + ("picked up" if verb == PICK_UP else "put somewhere else")
+        return "a door cannot be " + ("picked up" if verb == PICK_UP else "moved")
     return None
 
 
 def _check_side(name: str, clauses: tuple[Clause, ...], lengths: tuple[int, ...]) -> None:
-    """Nothing happens where a side of a mission is a tuple of as many clauses as it may have."""
+    """Raises ValueError unless a side is a tuple with an allowed number of clauses."""
     if not isinstance(clauses, tuple) or len(clauses) not in lengths:
-        expected = "empty, as the order is SINGLE" if lengths == (0,) else "a tuple of one or two clauses"
-        raise ValueError(f"the {name} side of this mission must be {expected}, got {clauses!r}")
+        expected = "empty because the order is SINGLE" if lengths == (0,) else "a tuple of one or two clauses"
+        raise ValueError(f"the {name} side of the mission must be {expected}, got {clauses!r}")
 
 
-def _show(text: str, span: tuple[int, int], reason: str) -> str:
-    """`reason`, and below it the sentence with the place it speaks of marked."""
-    line, (start, end) = re.sub(r"\s", " ", text), span
+def _point_at(text: str, span: tuple[int, int], reason: str) -> str:
+    """Returns `reason`, followed by the sentence with the span marked."""
+    line = re.sub(r"\s", " ", text)
+    start, end = span
     return f"{reason}\n    {line}\n    {' ' * start}{'^' * max(1, end - start)}"
 
 
-def _suggestion(word: str, welcome: Collection[str]) -> str:
-    """A question to end a message with, for a word that is nearly one of those welcome there."""
+def _suggestion(word: str, expected: Collection[str]) -> str:
+    """Returns a "did you mean" for a misspelled word, or an empty string."""
     if word in _TOKENS:
         return ""
-    near = get_close_matches(word, [*welcome, *(phrase.split()[0] for phrase in welcome)], 1)
+    near = get_close_matches(word, [*expected, *(phrase.split()[0] for phrase in expected)], 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _either(phrases: Iterable[str]) -> str:
+def _join_or(phrases: Iterable[str]) -> str:
     *most, last = phrases
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def _codes(names: Mapping[str, int]) -> str:
+def _list_codes(names: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {int(code)}" for name, code in names.items())

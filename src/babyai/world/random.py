@@ -1,7 +1,7 @@
-"""NumPy's PCG64, carried inside each world, drawing exactly what `numpy.random.Generator` would.
+"""NumPy's PCG64 generator, stored in each world; it draws exactly what `numpy.random.Generator` would.
 
-A world seeded with `s` therefore makes the same episode as Minigrid seeded with `s`, and ends with the same generator
-state. The compiled code works on 64-bit halves; where the compiler is off, Python's own integers do.
+A world seeded with `s` therefore generates the same episode as Minigrid seeded with `s` and ends with the same
+generator state. The compiled code works on 64-bit halves; with the compiler off, Python integers are used.
 """
 
 import numpy as np
@@ -10,8 +10,11 @@ from babyai._jit import COMPILED, multiply_high, njit
 from babyai.world.codes import ALPHABETICAL_COLORS
 
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
-MASK32, MASK64, MASK128 = (1 << 32) - 1, (1 << 64) - 1, (1 << 128) - 1
-MULTIPLIER_HIGH, MULTIPLIER_LOW = np.uint64(MULTIPLIER >> 64), np.uint64(MULTIPLIER & MASK64)
+MASK32 = (1 << 32) - 1
+MASK64 = (1 << 64) - 1
+MASK128 = (1 << 128) - 1
+MULTIPLIER_HIGH = np.uint64(MULTIPLIER >> 64)
+MULTIPLIER_LOW = np.uint64(MULTIPLIER & MASK64)
 COLOR_ORDER = np.array(ALPHABETICAL_COLORS, dtype=np.int64)
 
 if COMPILED:
@@ -27,8 +30,8 @@ if COMPILED:
     def _next64(s):
         _advance(s)
         mixed = s.rng_high ^ s.rng_low
-        turn = s.rng_high >> np.uint64(58)
-        return (mixed >> turn) | (mixed << ((np.uint64(64) - turn) & np.uint64(63)))
+        rotation = s.rng_high >> np.uint64(58)
+        return (mixed >> rotation) | (mixed << ((np.uint64(64) - rotation) & np.uint64(63)))
 
     @njit
     def _next32(s):
@@ -42,7 +45,7 @@ if COMPILED:
 
     @njit
     def uniform(s):
-        """A float in [0, 1); a buffered half word survives."""
+        """Draws a float in [0, 1); does not use the buffered 32-bit half."""
         return np.float64(_next64(s) >> np.uint64(11)) * 2.0**-53
 
     @njit
@@ -62,13 +65,14 @@ else:
     def _advance(s):
         state = int(s.rng_high) << 64 | int(s.rng_low)
         state = state * MULTIPLIER + (int(s.rng_inc_high) << 64 | int(s.rng_inc_low)) & MASK128
-        s.rng_high, s.rng_low = state >> 64, state & MASK64
+        s.rng_high = state >> 64
+        s.rng_low = state & MASK64
 
     def _next64(s):
         _advance(s)
         mixed = int(s.rng_high) ^ int(s.rng_low)
-        turn = int(s.rng_high) >> 58
-        return (mixed >> turn | mixed << (64 - turn)) & MASK64
+        rotation = int(s.rng_high) >> 58
+        return (mixed >> rotation | mixed << (64 - rotation)) & MASK64
 
     def _next32(s):
         if s.rng_has_spare:
@@ -80,14 +84,16 @@ else:
         return word & MASK32
 
     def uniform(s):
-        """A float in [0, 1); a buffered half word survives."""
+        """Draws a float in [0, 1); does not use the buffered 32-bit half."""
         return (_next64(s) >> 11) * 2.0**-53
 
     def _start(s, state_high, state_low, sequence_high, sequence_low):
         increment = ((sequence_high << 64 | sequence_low) << 1 | 1) & MASK128
         state = (state_high << 64 | state_low) + increment & MASK128
-        s.rng_inc_high, s.rng_inc_low = increment >> 64, increment & MASK64
-        s.rng_high, s.rng_low = state >> 64, state & MASK64
+        s.rng_inc_high = increment >> 64
+        s.rng_inc_low = increment & MASK64
+        s.rng_high = state >> 64
+        s.rng_low = state & MASK64
         _advance(s)
 
     def _join(high, low):
@@ -96,7 +102,7 @@ else:
 
 @njit
 def draw(s, low, high):
-    """An integer in [low, high), by Lemire's method; consumes nothing when there is no choice."""
+    """Draws an integer in [low, high) by Lemire's method; a range of one value consumes no random bits."""
     span = high - low
     if span == 1:
         return low
@@ -110,21 +116,22 @@ def draw(s, low, high):
 
 @njit
 def flip(s):
-    """True or False; True where the draw is 0, as in Minigrid."""
+    """Draws a boolean; True where the integer drawn is 0, as in Minigrid."""
     return draw(s, 0, 2) == 0
 
 
 @njit
 def draw_color(s):
+    """Draws a color code."""
     return COLOR_ORDER[draw(s, 0, 6)]
 
 
 @njit
 def _hash(value, constant, multiplier):
-    """One mixing round of NumPy's SeedSequence; returns the value and the next constant."""
-    following = (constant * multiplier) & MASK32
-    value = ((value ^ constant) * following) & MASK32
-    return value ^ (value >> 16), following
+    """Applies one hash round of NumPy's SeedSequence; returns the value and the next constant."""
+    next_constant = (constant * multiplier) & MASK32
+    value = ((value ^ constant) * next_constant) & MASK32
+    return value ^ (value >> 16), next_constant
 
 
 @njit
@@ -135,7 +142,7 @@ def _mix(x, y):
 
 @njit
 def seed_generator(s, seed):
-    """Puts the world's generator where `np.random.default_rng(seed)` starts, for a seed in [0, 2**63)."""
+    """Sets the world's generator to the initial state of `np.random.default_rng(seed)`, for a seed in [0, 2**63)."""
     seed = int(seed)
     constant = 0x43B0D7E5
     a, constant = _hash(seed & MASK32, constant, 0x931E8875)

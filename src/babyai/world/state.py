@@ -1,8 +1,8 @@
-"""One world is one record. An array of N such records is a batch; `worlds[a] = worlds[b]` clones a world.
+"""The world record. An array of N records is a batch; `worlds[a] = worlds[b]` copies a world.
 
-Grids share one fixed stride, so that no level needs kernels of its own. Cells are addressed by a flat index `p`;
-`index_of(x, y)` and `position_of(p)` translate. Around the grid lies a margin of wall, so that the 7x7 view can read
-without asking whether a cell exists: whatever it finds there (or on the next row) is hidden behind the outer wall.
+All grids share one fixed stride, so the same kernels work for every level. Cells are addressed by a flat index `p`;
+`index_of(x, y)` and `position_of(p)` convert. A margin of wall surrounds the grid, so the 7x7 view can read cells
+without bounds checks: the outer wall hides everything beyond it.
 """
 
 import numpy as np
@@ -16,14 +16,15 @@ NUM_CELLS = STRIDE * MAX_SIZE + 2 * ORIGIN
 MAX_CLAUSES = 4
 MAX_DESCRIPTORS = 2 * MAX_CLAUSES
 
-# A world's `status`.
+# Values of a world's `status`.
 NOT_RESET, RUNNING, ENDED = range(3)
 # Bits of a world's `options`.
-LENIENT, DONE_ACTIONS = 1, 2
+LENIENT = 1
+DONE_ACTIONS = 2
 
 WORLD = np.dtype(
     [
-        # The generator: NumPy's PCG64 with its buffered half.
+        # The random number generator: NumPy's PCG64 and its buffered 32-bit half.
         ("rng_high", np.uint64),
         ("rng_low", np.uint64),
         ("rng_inc_high", np.uint64),
@@ -47,13 +48,13 @@ WORLD = np.dtype(
         ("room_width", np.uint8),
         ("room_height", np.uint8),
         ("hidden", np.uint8),
-        # The judge's progress: one bit a clause, and whether tracks are out of date.
+        # The judge's progress: whether tracks are out of date, and one bit per clause.
         ("stale", np.uint8),
         ("first_side_done", np.uint8),
         ("clauses_done", np.uint8),
         ("clauses_checked", np.uint8),
         ("clauses_matched", np.uint8),
-        # The mission: clauses 0 and 1 are its first side, 2 and 3 its second; clause k has descriptors 2k and 2k+1.
+        # The mission: clauses 0 and 1 are the first side, 2 and 3 the second; clause k has descriptors 2k and 2k+1.
         ("order", np.uint8),
         ("strict", np.uint8),
         ("definite", np.uint8),
@@ -61,10 +62,10 @@ WORLD = np.dtype(
         ("nouns", np.uint8, MAX_DESCRIPTORS),
         ("colors", np.uint8, MAX_DESCRIPTORS),
         ("places", np.uint8, MAX_DESCRIPTORS),
-        # tracks[p - ORIGIN] has bit k set where descriptor k last knew one of its objects to be.
+        # Bit k of tracks[p - ORIGIN] is set where descriptor k last saw one of its objects.
         ("tracks", np.uint8, STRIDE * MAX_SIZE),
         ("cells", np.uint8, NUM_CELLS),
-        # Rounds the record up to whole words, so that copies of a world are equal in every byte.
+        # Explicit padding to whole words, so that copies of a world are equal in every byte.
         ("unused", np.uint8, 5),
     ],
     align=True,
@@ -72,16 +73,16 @@ WORLD = np.dtype(
 
 
 def make_worlds(count: int) -> np.recarray:
-    """`count` blank worlds, all still to be reset."""
+    """Returns `count` blank worlds, none of them reset yet."""
     return np.zeros(count, dtype=WORLD).view(np.recarray)
 
 
 def index_of(x: int, y: int) -> int:
-    """The flat index of the cell at (x, y)."""
+    """Returns the flat index of the cell at (x, y)."""
     return ORIGIN + y * STRIDE + x
 
 
 def position_of(p: int) -> tuple[int, int]:
-    """The (x, y) of a flat index."""
+    """Returns the (x, y) position of a flat index."""
     y, x = divmod(int(p) - ORIGIN, STRIDE)
     return x, y

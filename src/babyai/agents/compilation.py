@@ -1,0 +1,61 @@
+"""Parts of a policy that torch.compile turns into few kernels, while training on a GPU and nowhere else.
+
+@compilable
+def gates(x): ...
+
+with compiling():
+    gates(x)   # compiled
+gates(x)       # as written
+"""
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
+from typing import Any, TypeVar
+
+import torch
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_context = threading.local()
+
+
+@contextmanager
+def compiling(enabled: bool = True) -> Iterator[None]:
+    """Within, functions marked `@compilable` run compiled. Only this thread is affected."""
+    before = is_compiling_enabled()
+    _context.enabled = enabled
+    try:
+        yield
+    finally:
+        _context.enabled = before
+
+
+def is_compiling_enabled() -> bool:
+    """Whether this thread is inside `compiling()`."""
+    return getattr(_context, "enabled", False)
+
+
+def compilable(function: Function) -> Function:
+    """Marks a function or method: inside `compiling()` it is compiled for each shape it is called with."""
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        # Inside a part that is being compiled, this one is compiled along with it.
+        if torch.compiler.is_compiling() or not is_compiling_enabled():
+            return function(*args)
+        return compile_function(function)(*args)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+@cache
+def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The compiled form of a function, one for the whole process."""
+    # Not something a user could act on.
+    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)
+    # A process that trains many agents meets more shapes than torch expects. Before 2.7 the limit had another name.
+    limits = torch._dynamo.config
+    setattr(limits, "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit", 256)
+    return torch.compile(function, dynamic=False)

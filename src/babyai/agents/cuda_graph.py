@@ -1,0 +1,199 @@
+"""CUDA graphs: a function of tensors is captured once for each set of shapes and replayed; without a GPU it just runs.
+
+A model of this size is a few hundred short kernels, and launching them one by one takes longer than running them.
+"""
+
+import gc
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from babyai.agents.compilation import compiling
+from babyai.tree import tree_leaves, tree_map
+
+# Several threads may use a GPU, but only one captures at a time, and on a stream that none of them uses: torch hands
+# out the same few streams again and again, except for those of high priority, which nothing else here asks for.
+_CAPTURE_LOCK = threading.Lock()
+WARM_UP_RUNS = 3
+
+
+class UndeclaredMutationError(RuntimeError):
+    """A captured function changes a tensor in place that it does not declare; the warm-up runs would corrupt it."""
+
+
+class CudaGraphFunction:
+    """A function that a GPU replays from a CUDA graph, one for each structure and set of shapes of its arguments.
+
+    Args:
+        function: Takes structures of tensors (see `babyai.tree`) and returns one. It may change tensors in place, but
+            must not make decisions on the host that depend on their values.
+        device: Where it runs.
+        mutated: Returns the tensors that the function changes in place. Capturing needs warm-up runs, after which
+            these are restored. A tensor that is changed but not listed raises `UndeclaredMutationError`.
+        enabled: Whether to use CUDA graphs and torch.compile on a GPU. Without it, the function just runs.
+        compiled: Whether to compile the parts marked `@compilable`.
+        exact: Whether convolutions in float32 use full precision instead of TF32.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        device: torch.device,
+        mutated: Callable[[], Iterable[Tensor]] = tuple,
+        *,
+        enabled: bool = True,
+        compiled: bool = False,
+        exact: bool = False,
+    ) -> None:
+        self.function = function
+        self.device = device
+        self.mutated = mutated
+        self.enabled = enabled and device.type == "cuda"
+        self.compiled = compiled
+        self.exact = exact
+        self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]] = {}
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What the function returns; when replayed, tensors that the next call overwrites.
+
+        Inputs may be on the host. Those in page-locked memory may still be read from when this returns.
+        """
+        if not self.enabled:
+            with _cudnn_settings(self.device, self.exact):
+                return self.function(*tree_map(lambda tensor: tensor.to(self.device, non_blocking=True), inputs))
+        leaves = tree_leaves(inputs, with_none=True)
+        key = tuple(None if leaf is None else (leaf.shape, leaf.dtype) for leaf in leaves)
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(inputs)
+        graph, places, outputs = self._graphs[key]
+        for place, tensor in zip(places, leaves, strict=True):
+            if place is None:
+                continue
+            # Pageable memory cannot be copied while another thread captures.
+            ready = tensor if tensor.is_cuda or tensor.is_pinned() else tensor.pin_memory()
+            place.copy_(ready, non_blocking=True)
+        graph.replay()
+        return outputs
+
+    def _capture(self, inputs: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]:
+        with _CAPTURE_LOCK, _cudnn_settings(self.device, self.exact), compiling(self.compiled):
+            placed = tree_map(lambda tensor: tensor.to(self.device, copy=True), inputs)
+            before = [(tensor, tensor.detach().clone()) for tensor in self.mutated()]
+            current = torch.cuda.current_stream()
+            stream, _ = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                with checking_mutations(tensor for tensor, _ in before):
+                    self.function(*placed)
+                for _ in range(WARM_UP_RUNS - 1):
+                    self.function(*placed)
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with own_workspaces(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                    outputs = self.function(*placed)
+            except RuntimeError as error:
+                raise RuntimeError(
+                    f"this policy cannot be captured in a CUDA graph: {error}. A captured policy must not copy tensors "
+                    f"between host and device, nor branch on their values. Train it with --no-cuda-graphs."
+                ) from error
+            current.wait_stream(stream)
+            with torch.no_grad():
+                for tensor, value in before:
+                    tensor.copy_(value)
+            # What was allocated on one stream and is used on the other must not be freed in between.
+            torch.cuda.synchronize()
+        return graph, tree_leaves(placed, with_none=True), outputs
+
+
+@contextmanager
+def checking_mutations(declared: Iterable[Tensor]) -> Iterator[None]:
+    """Raises if a tensor that exists before is changed in place within and is not declared.
+
+    Tensors have version counters, which in-place operations increment. Gradients may change: they are recomputed.
+    """
+    allowed = {id(tensor) for tensor in declared}
+    before = [(tensor, tensor._version) for tensor in _existing_tensors() if id(tensor) not in allowed]
+    yield
+    gradients = {id(tensor.grad) for tensor in _existing_tensors() if tensor.is_leaf and tensor.grad is not None}
+    changed = [tensor for tensor, version in before if tensor._version != version and id(tensor) not in gradients]
+    if changed:
+        names = ", ".join(f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in changed[:5])
+        raise UndeclaredMutationError(
+            f"an update changes {len(changed)} tensor(s) in place that it does not declare ({names}); add them to what "
+            f"`mutated` returns, so that they survive the warm-up runs of a CUDA graph"
+        )
+
+
+def _existing_tensors() -> list[Tensor]:
+    tensors = [thing for thing in gc.get_objects() if type(thing) in (Tensor, torch.nn.Parameter)]
+    return [tensor for tensor in tensors if not tensor.is_inference()]
+
+
+# ------------------------------------------------------------ streams
+
+
+@cache
+def _capture_streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    return torch.cuda.Stream(device, priority=-1), torch.cuda.Stream(device, priority=-1)
+
+
+@contextmanager
+def side_stream() -> Iterator[None]:
+    """While capturing, kernels launched within run in parallel to those launched after, until `join_side_stream`."""
+    if not _is_capturing():
+        yield
+        return
+    main, side = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        yield
+
+
+def join_side_stream() -> None:
+    """While capturing, kernels launched from here on wait for those of `side_stream`."""
+    if _is_capturing():
+        main, side = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
+        main.wait_stream(side)
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+@contextmanager
+def own_workspaces() -> Iterator[None]:
+    """Graphs captured within share no cuBLAS workspace with other graphs, so that they can be replayed concurrently.
+
+    torch keeps one workspace per stream: graphs captured on one stream would all have the same one, and a product that
+    counts in it which of its parts are done could wait forever. With none kept, the workspace is allocated while
+    capturing, and belongs to the graph.
+    """
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+    if clear is None:
+        raise RuntimeError(f"torch {torch.__version__} cannot clear cuBLAS workspaces; train with --no-cuda-graphs")
+    clear()
+    try:
+        yield
+    finally:
+        clear()
+
+
+@contextmanager
+def _cudnn_settings(device: torch.device, exact: bool) -> Iterator[None]:
+    """On a GPU, cuDNN picks the fastest convolution algorithm for each shape; shapes hardly change."""
+    if device.type != "cuda":
+        yield
+        return
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.allow_tf32
+    cudnn.benchmark = True
+    cudnn.allow_tf32 = not exact
+    try:
+        yield
+    finally:
+        cudnn.benchmark, cudnn.allow_tf32 = before

@@ -1,0 +1,200 @@
+"""`babyai quickstart`: train an agent from scratch, evaluate it and film it, in minutes and without a GPU.
+
+The hyperparameters suit two cores and are not the paper's; see `Recipe`.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from babyai.atomic_io import PathLike, atomic_file
+from babyai.console import progress
+from babyai.demos.collect import collect
+from babyai.demos.replay import Replay
+from babyai.demos.show import draw_steps, words_of_actions
+from babyai.demos.sources import FileSource
+from babyai.demos.store import DemoFile
+from babyai.engine import Engine
+from babyai.evaluation.evaluate import MISSIONS, Evaluation, evaluate
+from babyai.evaluation.players import AgentPlayer, evaluation_mode
+from babyai.render.frame import draw_world
+from babyai.render.picture import save_gif
+from babyai.seeds import TEST_SEED
+from babyai.training.progress import Panel, describe_time
+
+if TYPE_CHECKING:
+    from babyai.agents import Agent
+
+LEVEL = "GoToRedBallGrey"
+# The paper's result for `bow_endpool_res` with 5,000 demonstrations (Table 3).
+PAPER = "99.7 ± 0.1 %"
+# Rounding depends on the number of threads, so it is fixed.
+THREADS = 2
+# Gradient steps between two lines of progress.
+STEPS_PER_LINE = 25
+# The GIF: number of worlds, pixels between them, and how often the last frame is repeated.
+FILMED = 4
+GAP = 8
+HELD = 8
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Hyperparameters.
+
+    On a CPU the cost of a gradient step is proportional to its frames. So there are many steps on small batches (paper:
+    256 demonstrations each), with a learning rate that starts high and decays linearly to 0 (paper: 1e-4).
+    """
+
+    demos: int = 5000
+    """Number of demonstrations, the smallest in the paper."""
+    updates: int = 800
+    """Gradient steps."""
+    lanes: int = 4
+    """Lanes; a batch has lanes x steps frames."""
+    steps: int = 20
+    """Steps per lane, as in the paper."""
+    learning_rate: float = 5e-4
+    """Initial learning rate; it decays linearly to 0."""
+    missions: int = MISSIONS
+    """Test missions."""
+    seed: int = 0
+    """Random seed of the weights and of the order of demonstrations."""
+
+
+def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evaluation:
+    """Writes a trained agent, its demonstrations and a GIF of it to `folder`.
+
+    Args:
+        folder: Where to; results of an earlier call are replaced.
+        recipe: Hyperparameters.
+
+    Returns:
+        The result on test missions. On one machine it is the same each time.
+    """
+    recipe = recipe or Recipe()
+    folder = Path(folder)
+    started = time.monotonic()
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(
+        f"Training an agent from scratch on [bold]{LEVEL}[/bold]: demonstrations, imitation learning, evaluation.\n"
+        f"This takes a few minutes, plus half a minute the first time to compile the environments.\n"
+    )
+    with _threads(THREADS):
+        folder.mkdir(parents=True, exist_ok=True)
+        _collect(folder / "demos.parquet", recipe, console)
+        agent = _train(folder / "demos.parquet", recipe, console)
+        agent.save(folder / "agent")
+        player = AgentPlayer(agent.model)
+        result = _test(player, recipe, console)
+        _film(player, folder / "agent.gif")
+    console.rule(f"Done in {describe_time(time.monotonic() - started)}")
+    console.print(
+        f"Watch it: [bold]{folder / 'agent.gif'}[/bold]\n\nNext steps:\n"
+        f"  babyai evaluate {folder / 'agent'} --levels {LEVEL},GoToRedBall\n"
+        f"  babyai demos show {folder / 'demos.parquet'} --steps\n"
+        f"  babyai train imitation --levels GoToRedBall --demos 10000  # the paper's protocol; slow without a GPU"
+    )
+    return result
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Sets the number of torch's threads within."""
+    # Waiting threads must not spin: next to other programs, that is ten times slower. OpenMP reads the setting when
+    # torch is first imported, which is why this module imports it so late.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise ValueError("the quickstart needs torch: pip install 'babyai[agents]'") from None
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _collect(path: Path, recipe: Recipe, console: Console) -> None:
+    """Collects demonstrations and prints the first."""
+    console.rule("1. Demonstrations")
+    # `collect` never overwrites a file.
+    with atomic_file(path) as temporary:
+        collect(LEVEL, recipe.demos, 0, temporary)
+    with DemoFile(path) as file:
+        demo = file[0]
+    console.print(f"{recipe.demos:,} by the expert, {path.stat().st_size:,} bytes in {path}. The first one:\n")
+    # The drawing has ANSI colors of its own, which rich must not change.
+    print(next(draw_steps(demo, "paper", color=console.is_terminal)).rsplit("\n", 2)[0])
+    console.print(f"\nmission: [bold]{demo.mission}[/bold]\nexpert:  {words_of_actions(demo.actions)}\n")
+
+
+def _train(demos: Path, recipe: Recipe, console: Console) -> "Agent":
+    """Trains an agent on the demonstrations."""
+    from babyai.agents import Agent
+    from babyai.training.imitation import FIELDS, ImitationLearner
+    from babyai.training.prefetch import Prefetcher
+
+    console.rule("2. Imitation learning")
+    agent = Agent.create("bow_endpool_res", size="small", seed=recipe.seed)
+    agent.model.train()
+    core = ImitationLearner(agent.model, recipe.lanes, learning_rate=recipe.learning_rate)
+    frames = recipe.lanes * recipe.steps
+    title = f"{recipe.demos:,} demonstrations, {agent.num_parameters:,} parameters"
+    with (
+        Replay(FileSource(demos, seed=recipe.seed), steps=recipe.steps, lanes=recipe.lanes) as replay,
+        Panel(recipe.updates * frames, "frames", title, console=console) as panel,
+    ):
+        batches = Prefetcher(replay, agent.device, FIELDS)
+        started = time.monotonic()
+        for done in range(1, recipe.updates + 1):
+            core.learner.set_learning_rate(recipe.learning_rate * (1 - (done - 1) / recipe.updates))
+            core.learn(next(batches))
+            if done % STEPS_PER_LINE == 0 or done == recipe.updates:
+                speed = done * frames / (time.monotonic() - started)
+                panel.update(done * frames, {"update": done, "frames_per_second": speed} | core.learner.metrics())
+    agent.model.eval()
+    return agent
+
+
+def _test(player: AgentPlayer, recipe: Recipe, console: Console) -> Evaluation:
+    """Plays test missions."""
+    console.rule("3. Evaluation")
+    with progress("playing", "missions") as report:
+        result = evaluate(player, LEVEL, missions=recipe.missions, first_seed=TEST_SEED, progress=report)
+    console.print(
+        f"success rate on {result.missions} test missions: [bold]{100 * result.success_rate:.1f} %[/bold] "
+        f"(95 % interval {100 * result.low:.1f} to {100 * result.high:.1f})\n"
+        f"the paper, with 5,000 demonstrations and its full protocol: {PAPER}\n"
+    )
+    return result
+
+
+def _film(player: AgentPlayer, path: Path) -> None:
+    """Writes a GIF of the agent playing the first test missions."""
+    engine = Engine(LEVEL, FILMED)
+    starts = np.ones(FILMED, dtype=bool)
+    engine.reset(TEST_SEED + np.arange(FILMED))
+    player.begin(engine)
+    frames = [_draw(engine)]
+    with evaluation_mode(player):
+        while not engine.done.all():
+            engine.step(player.act(engine, starts), skip_done=True)
+            frames.append(_draw(engine))
+            starts[:] = False
+    save_gif([*frames, *[frames[-1]] * HELD], path, fps=4)
+
+
+def _draw(engine: Engine) -> np.ndarray:
+    """All worlds side by side, with the agents' views highlighted."""
+    pictures = [draw_world(world, view=view) for world, view in zip(engine.worlds, engine.images, strict=True)]
+    gap = np.full((pictures[0].shape[0], GAP, 3), 255, dtype=np.uint8)
+    return np.hstack([part for picture in pictures for part in (gap, picture)][1:])

@@ -1,0 +1,206 @@
+"""Several runs on one machine, one process each. On a GPU they share it through NVIDIA's Multi-Process Service (MPS).
+
+A small agent leaves most of a GPU idle. Without MPS, processes take turns on the GPU and gain nothing; with it, their
+kernels run at the same time.
+"""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from babyai.training.options import TrainingOptions
+from babyai.training.progress import Panel
+
+# The class of each algorithm.
+ALGORITHMS = {
+    "imitation": "babyai.training.imitation:Imitation",
+    "dagger": "babyai.training.dagger:Dagger",
+    "ppo": "babyai.training.ppo:PPORun",
+}
+MPS_DAEMON = "nvidia-cuda-mps-control"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    folder: str
+    best_success: float
+    """The best success rate in validation; negative without one."""
+    validations: int
+    interrupted: bool
+    """Whether it was stopped before its end."""
+    error: str | None = None
+    """Why it failed."""
+
+
+def find_algorithm(name: str) -> Any:
+    """The algorithm's class."""
+    module, _, attribute = ALGORITHMS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def train_one(algorithm: str, options: TrainingOptions, resume: bool = False, display: Any = None) -> RunResult:
+    """Trains in this process."""
+    from babyai.training.fit import fit
+
+    session = fit(options, find_algorithm(algorithm), resume=resume, display=display)
+    return RunResult(str(session.folder), session.best_success, session.validations, session.run.interrupted)
+
+
+def train_parallel(
+    algorithm: str, runs: Sequence[TrainingOptions], resume: Sequence[bool], quiet: bool = False
+) -> list[RunResult]:
+    """Trains several runs at once, one process each. An error in one does not stop the others.
+
+    Ctrl-C and SIGTERM reach all of them: they save and stop.
+    """
+    context = multiprocessing.get_context("spawn")
+    messages = context.Queue()
+    title = f"{len(runs)} {algorithm} runs: {runs[0].levels}"
+    with (
+        mps_daemon(runs[0].device),
+        Panel(max(run.total for run in runs), runs[0].unit, title, quiet, runs=len(runs)) as panel,
+    ):
+        threads = max(1, (os.cpu_count() or 1) // len(runs))
+        processes = [
+            context.Process(target=_work, args=(algorithm, run, resumed, messages, number, threads))
+            for number, (run, resumed) in enumerate(zip(runs, resume, strict=True))
+        ]
+        for process in processes:
+            process.start()
+        with _forwarding_signals(processes):
+            results = _follow(processes, messages, panel)
+    return [
+        results.get(number) or RunResult(run.run_folder(algorithm), -1.0, 0, True, "its process was killed")
+        for number, run in enumerate(runs)
+    ]
+
+
+def _work(algorithm: str, options: TrainingOptions, resume: bool, messages: Any, number: int, threads: int) -> None:
+    """The body of a run's process."""
+    import torch
+
+    torch.set_num_threads(threads)
+    try:
+        result = train_one(algorithm, options, resume, _QueueDisplay(messages, number))
+    except (ValueError, OSError, RuntimeError) as error:
+        result = RunResult(options.run_folder(algorithm), -1.0, 0, True, str(error))
+    messages.put((number, "result", (result,)))
+
+
+class _QueueDisplay:
+    """Sends progress to the process that shows it."""
+
+    def __init__(self, messages: Any, number: int) -> None:
+        self._messages = messages
+        self._number = number
+
+    def note(self, text: str) -> None:
+        self._messages.put((self._number, "note", (text,)))
+
+    def begin_at(self, done: float) -> None:
+        self._messages.put((self._number, "begin_at", (done,)))
+
+    def advance(self, done: float) -> None:
+        self._messages.put((self._number, "advance", (done,)))
+
+    def update(self, done: float, row: Mapping[str, Any]) -> None:
+        self._messages.put((self._number, "update", (done, dict(row))))
+
+
+def _follow(processes: Sequence[Any], messages: Any, panel: Panel) -> dict[int, RunResult]:
+    """Shows progress until all processes have ended; returns their results."""
+    results: dict[int, RunResult] = {}
+    while len(results) < len(processes):
+        alive = any(process.is_alive() for process in processes)
+        try:
+            number, name, arguments = messages.get(timeout=0.5)
+        except queue.Empty:
+            # A process that was killed sends no result.
+            if not alive:
+                break
+            continue
+        if name == "result":
+            results[number] = arguments[0]
+        else:
+            getattr(panel, name)(*arguments, run=number)
+    for process in processes:
+        process.join()
+    return results
+
+
+@contextlib.contextmanager
+def _forwarding_signals(processes: Sequence[Any]) -> Iterator[None]:
+    """Passes SIGTERM on to the runs. Ctrl-C reaches them anyway, so it only must not end this process."""
+
+    def forward(number: int, frame: object) -> None:
+        for process in processes:
+            if process.is_alive():
+                process.terminate()
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, forward),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def mps_daemon(device: str) -> Iterator[bool]:
+    """Starts NVIDIA's Multi-Process Service for the processes started within; yields whether it is running.
+
+    Nothing is started if the device is not a GPU, or if a service is configured already (CUDA_MPS_PIPE_DIRECTORY).
+    """
+    from babyai.agents.device import find_device
+
+    if find_device(device).type != "cuda" or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        yield "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+        return
+    if shutil.which(MPS_DAEMON) is None:
+        logger.warning("%s is not installed, so the runs take turns on the GPU instead of sharing it", MPS_DAEMON)
+        yield False
+        return
+    with tempfile.TemporaryDirectory(prefix="babyai-mps-") as folder:
+        environment = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(Path(folder) / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(Path(folder) / "log"),
+        }
+        for directory in environment.values():
+            Path(directory).mkdir()
+        os.environ.update(environment)
+        try:
+            started = subprocess.run([MPS_DAEMON, "-d"], capture_output=True, text=True, check=False)
+            if started.returncode:
+                logger.warning("%s does not start, so the runs take turns on the GPU: %s", MPS_DAEMON, started.stderr)
+                for name in environment:
+                    del os.environ[name]
+            yield started.returncode == 0
+        finally:
+            if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+                subprocess.run([MPS_DAEMON], input="quit\n", capture_output=True, text=True, check=False)
+            for name in environment:
+                os.environ.pop(name, None)
+
+
+def spread_seeds(options: TrainingOptions, seeds: int) -> list[TrainingOptions]:
+    """The options of several runs, with the seeds from `options.seed` on, each in a folder of its own."""
+    numbers = range(options.seed, options.seed + seeds)
+    return [replace(options, seed=seed, out=options.out and f"{options.out}-{seed}") for seed in numbers]
