@@ -1,5 +1,5 @@
-# Everything here works on a fresh machine with Python 3.11 or newer: each target installs what it needs, once, into
-# .venv, and again only when pyproject.toml or constraints.txt change.
+# All targets work on a fresh machine with Python 3.11 or newer: each installs what it needs into .venv, once, and again
+# only when pyproject.toml or constraints.txt change.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,21 +8,21 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
-# Stamps: what has been installed into $(VENV), and when.
+# Stamps: what has been installed into $(VENV).
 BASE := $(VENV)/.installed-base
 AGENTS := $(VENV)/.installed-agents
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev quickstart test test-long lint ruff format bench clean
+.PHONY: help install install-dev quickstart test test-long test-gpu lint ruff format bench clean
 
-help:  ## show this list
+help:  ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-quickstart: $(AGENTS)  ## train an agent from nothing, test it and film it: a few minutes on two cores
+quickstart: $(AGENTS)  ## train an agent from scratch, evaluate it and film it: a few minutes on two cores
 	$(BIN)/babyai quickstart
 
-test: ruff  ## lint quickly, then run the default suite
+test: ruff  ## ruff, then the default test suite
 	$(PYTEST)
 
 # Tests marked `long` may be none, which pytest reports as exit status 5.
@@ -31,7 +31,10 @@ test-long: install-dev  ## long tests, then the suite with bounds checks, then w
 	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "not long and not downstream"
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not long and not downstream and not compiled"
 
-lint: ruff  ## ruff, pyright and the order of the rooms
+test-gpu: install-dev  ## tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
+lint: ruff  ## ruff, pyright and the import order of the packages
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
 
@@ -39,16 +42,16 @@ ruff: install-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-format: install-dev  ## rewrite the sources as ruff wants them
+format: install-dev  ## format the sources with ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: install-dev  ## measure us and the peers in one run
+bench: install-dev  ## benchmark babyai and its peers in one run
 	$(BIN)/python -m benchmarks.world
 
 install: $(BASE)  ## the base package, editable, in .venv
 
-install-dev: $(DEV)  ## the package with all that developing it needs
+install-dev: $(DEV)  ## the package with its development dependencies
 
 clean:  ## remove .venv, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -69,7 +72,7 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "babyai needs Python 3.11 or newer: install one and say which, as in 'make PYTHON=python3.12 test'"; exit 1; }
+		|| { echo "babyai needs Python 3.11 or newer: install one and name it, as in 'make PYTHON=python3.12 test'"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "$(PYTHON) cannot create virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -7,7 +7,12 @@ python -m benchmarks.kernels draw                                   # docs/image
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from babyai.batch import Batch
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "kernels.json"
@@ -24,12 +29,37 @@ PURPOSES = {
 }
 # The paper's (steps, lanes, missions, words) of a batch, by agent size.
 SHAPES = {"small": (20, 68, 68, 8), "big": (80, 135, 270, 56)}
+# Updates before the profiled ones, and profiled ones.
+WARM_UP = 5
+ROUNDS = 3
 
 
 def purpose_of(kernel: str) -> str:
     """The purpose of a kernel, from its name."""
     return next(
         (name for name, parts in PURPOSES.items() if any(part in kernel for part in parts)), "copies and others"
+    )
+
+
+def make_batch(steps: int, lanes: int, missions: int, words: int, device: "torch.device") -> "Batch":
+    """A random batch of T steps of N lanes, with all that imitation learning reads."""
+    import torch
+
+    from babyai.batch import Batch
+
+    generator = torch.Generator().manual_seed(0)
+
+    def random_integers(high: int, *shape: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+        return torch.randint(0, high, shape, generator=generator, dtype=dtype).to(device)
+
+    return Batch(
+        images=random_integers(6, steps, lanes, 7, 7, 3),
+        directions=random_integers(4, steps, lanes),
+        last_actions=random_integers(7, steps, lanes, dtype=torch.int8),
+        missions=random_integers(30, missions, words),
+        mission_index=random_integers(missions, steps, lanes, dtype=torch.int32),
+        starts=random_integers(7, steps, lanes) == 0,
+        labels=random_integers(7, steps, lanes),
     )
 
 
@@ -40,34 +70,22 @@ def measure(size: str) -> dict[str, Any]:
 
     from babyai.agents.config import AgentConfig
     from babyai.agents.device import place_model
-    from babyai.agents.model import Model
-    from babyai.training.feed import Fed
-    from babyai.training.learner import ImitationLearner
+    from babyai.agents.film_lstm.model import FilmLSTM
+    from babyai.training.imitation import ImitationLearner
 
-    steps, lanes, missions, words = SHAPES[size]
     device = torch.device("cuda")
-    generator = torch.Generator().manual_seed(0)
-
-    def random_integers(high: int, *shape: int) -> torch.Tensor:
-        return torch.randint(0, high, shape, generator=generator, dtype=torch.uint8).to(device)
-
-    actions = random_integers(7, steps, lanes)
-    first = random_integers(7, steps, lanes) == 0
-    chunk = Fed(
-        *(random_integers(6, steps, lanes, 7, 7, 3), random_integers(4, steps, lanes), actions, actions, first),
-        *(random_integers(30, missions, words), random_integers(min(256, missions), steps, lanes).int()),
-    )
-    learner = ImitationLearner(place_model(Model(AgentConfig.of(size=size)), device), lanes, precision="bf16")
-    for _ in range(5):
-        learner.learn(chunk)
+    batch = make_batch(*SHAPES[size], device)
+    policy = place_model(FilmLSTM(AgentConfig.of(size=size)), device)
+    learner = ImitationLearner(policy, batch.num_lanes, precision="bf16")
+    for _ in range(WARM_UP):
+        learner.learn(batch)
     torch.cuda.synchronize()
-    rounds = 3
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-        for _ in range(rounds):
-            learner.learn(chunk)
+        for _ in range(ROUNDS):
+            learner.learn(batch)
         torch.cuda.synchronize()
     events = profiled.key_averages()
-    return summarize({event.key: event.self_device_time_total / rounds for event in events})
+    return summarize({event.key: event.self_device_time_total / ROUNDS for event in events})
 
 
 def summarize(microseconds: dict[str, float]) -> dict[str, float]:
@@ -113,10 +131,10 @@ def main() -> None:
     if arguments.command == "draw":
         draw()
         return
-    from babyai.training.origin import describe_origin
+    from babyai.training.provenance import describe_provenance
 
     frames = {size: shape[0] * shape[1] for size, shape in SHAPES.items()}
-    results = {"origin": describe_origin(), "frames": frames, **{size: measure(size) for size in SHAPES}}
+    results = {"origin": describe_provenance(), "frames": frames, **{size: measure(size) for size in SHAPES}}
     arguments.out.write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(results, indent=1))
 

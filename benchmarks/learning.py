@@ -1,10 +1,10 @@
-"""Does it learn as the paper says? Trains the cells below on one GPU, several at a time, and records the results.
+"""Learning results: trains the cells below on one GPU, several at a time, and records how well they learned.
 
     python -m benchmarks.learning imitation ppo --minutes 9 --out OUT
 
-Every cell is one `babyai train` command, which its entry gives. Results go to OUT/<cell>.json as cells end, with the
-run's rows; `python -m benchmarks.learning --collect OUT` puts them into results/. The same command again resumes cells
-that were cut short.
+Every cell is one `babyai train` command, which is stored in its entry. Results are written to OUT/<cell>.json as cells
+end, with the run's log rows; `python -m benchmarks.learning --collect OUT` stores them in results/learning/. The same
+command again resumes cells that were cut short.
 """
 
 import argparse
@@ -39,6 +39,7 @@ WINDOW = 10
 
 
 def cell(kind: str, levels: str, seed: int = 0, **settings: Any) -> tuple[str, Any]:
+    """An algorithm and its options."""
     return kind, OPTIONS[kind](levels=levels, seed=seed, quiet=True, **settings)
 
 
@@ -57,11 +58,11 @@ def imitation_cells() -> dict[str, tuple[str, Any]]:
 
 
 def precision_cells() -> dict[str, tuple[str, Any]]:
-    """bf16 beside float32, three seeds each."""
+    """bf16 and float32, three seeds each."""
     cells = {}
     for seed in range(3):
         for precision in ("bf16", "float32"):
-            # Compared over as many epochs as there are of float32, which is slow.
+            # float32 is slow, so the two are compared over its 40 epochs.
             settings = {"precision": precision, "demos": 5000, "epochs": 101 if precision == "bf16" else 40}
             cells[f"imitation-GoToLocal-5k-{precision}-{seed}"] = cell("imitation", "GoToLocal", seed, **settings)
     for seed in range(1, 4):
@@ -80,7 +81,7 @@ def ppo_cells() -> dict[str, tuple[str, Any]]:
 
 
 def dagger_cells() -> dict[str, tuple[str, Any]]:
-    """DAgger beside imitation, both on labels that are new each time, as many for either."""
+    """DAgger and imitation learning on endless demonstrations, with the same number of labeled frames."""
     cells = {}
     shape = {"endless": True, "batch_size": 20, "epoch_length": 4000, "epochs": 25}
     for seed in range(3):
@@ -108,7 +109,7 @@ STUDIES = {
 
 
 def command_of(kind: str, options: Any) -> str:
-    """The command that trains the same."""
+    """The `babyai train` command with these options."""
     words = ["babyai", "train", kind]
     for each in fields(options):
         value = getattr(options, each.name)
@@ -116,7 +117,9 @@ def command_of(kind: str, options: Any) -> str:
         if value != default and each.name not in ("out", "quiet"):
             name = each.name.replace("_", "-")
             words.append(f"--{'' if value is not False else 'no-'}{name}")
-            if not isinstance(value, bool):
+            if isinstance(value, tuple):
+                words += value
+            elif not isinstance(value, bool):
                 words.append(str(value))
     return shlex.join(words)
 
@@ -136,7 +139,7 @@ def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, deadline
         return
     entry = {"cell": name, "command": command_of(kind, options), "seconds": time.time() - started}
     entry |= describe_rows(rows, kind) | {"whole": not session.run.interrupted}
-    # Before testing, so that the training is kept whatever happens then.
+    # Written before testing, so that the training is kept even if testing fails.
     (out / f"{name}.json").write_text(json.dumps(entry))
     entry["test"] = test_agents(runs / name, session, kind, options.level_names[0])
     (out / f"{name}.json").write_text(json.dumps(entry))
@@ -144,6 +147,7 @@ def run_cell(name: str, kind: str, options: Any, runs: Path, out: Path, deadline
 
 
 def describe_rows(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """The log rows without the results of single levels, and the figures that follow from them."""
     key = "validation" if kind == "ppo" else "success"
     validations = [row[key] for row in rows if key in row]
     return {
@@ -165,6 +169,7 @@ def test_agents(folder: Path, session: Any, kind: str, level: str) -> dict[str, 
 
 
 def summary_of(entry: dict[str, Any]) -> str:
+    """One line about a cell."""
     rates = sorted(row["frames_per_second"] for row in entry["rows"])
     tests = {which: round(test["success_rate"], 4) for which, test in entry["test"].items()}
     return (
@@ -174,7 +179,7 @@ def summary_of(entry: dict[str, Any]) -> str:
 
 
 def run_all(cells: dict[str, tuple[str, Any]], at_once: int, minutes: float, out: Path, runs: Path) -> None:
-    """Trains all cells, one process each and some at a time, until they or the minutes are over."""
+    """Trains all cells, one process each, `at_once` of them in parallel, until they end or the time is over."""
     deadline = time.time() + 60 * minutes
     context = multiprocessing.get_context("spawn")
     with mps_daemon("auto"), ProcessPoolExecutor(at_once, mp_context=context, max_tasks_per_child=1) as pool:
@@ -197,7 +202,7 @@ def is_whole(entry: Path) -> bool:
 
 
 def collect(out: Path, results: Path) -> None:
-    """Puts the entries of a folder into one file, with their provenance."""
+    """Writes the entries of a folder to one file, with their provenance."""
     entries = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
     origin = json.loads((out / "origin.json").read_text())
     target = results / f"{origin['date'][:16].replace(':', '')}.json.gz"
@@ -207,14 +212,15 @@ def collect(out: Path, results: Path) -> None:
 
 
 def main() -> None:
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []])
-    parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--out", type=Path, default=Path("learning"))
-    parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--only", default="", help="cells whose names contain one of these, separated by commas")
-    parser.add_argument("--collect", type=Path)
+    parser.add_argument("--minutes", type=float, default=9.0, help="Time limit in minutes (default: 9).")
+    parser.add_argument("--at-once", type=int, default=8, help="Cells trained in parallel (default: 8).")
+    parser.add_argument("--out", type=Path, default=Path("learning"), help="Folder for the results of cells.")
+    parser.add_argument("--runs", type=Path, default=Path("runs/learning"), help="Folder for the run folders.")
+    parser.add_argument("--only", default="", help="Cells whose names contain one of these, separated by commas.")
+    parser.add_argument("--collect", type=Path, help="Folder whose results to store in results/learning/.")
     arguments = parser.parse_args()
     if arguments.collect is not None:
         collect(arguments.collect, ROOT / "results" / "learning")

@@ -1,9 +1,10 @@
 """Training speed on this machine, and where the time goes.
 
     python -m benchmarks.training ppo many imitation big evaluation --out OUT
+    python -m benchmarks.training --collect OUT/training.json
 
 Each figure covers the whole loop (worlds, replay, acting, gradient steps) without validation, after a warm-up, best of
-three.
+three. `--collect` appends a measurement to results/training.json.
 """
 
 import argparse
@@ -32,32 +33,40 @@ from babyai.training.ppo import PPO
 from babyai.training.prefetch import Prefetcher
 from babyai.training.provenance import describe_provenance
 
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "training.json"
 ROUNDS = 3
+# Seconds after which a process of `measure_many` that has not reported is considered lost.
+MAX_SECONDS = 600
 
 
 def make_model(size: str, device: torch.device, seed: int = 0) -> torch.nn.Module:
+    """A new agent on the device."""
     torch.manual_seed(seed)
     return place_model(FilmLSTM(AgentConfig.of(size=size)), device)
 
 
 def wait(device: torch.device) -> None:
+    """Waits for the device to finish."""
     if device.type == "cuda":
         torch.cuda.current_stream().synchronize()
 
 
-def seconds_of(work: Callable[[], None], device: torch.device) -> float:
-    """The best of a few rounds."""
+def seconds_of(work: Callable[[], object], repeats: int, device: torch.device) -> float:
+    """The time that `repeats` calls take, in the best of a few rounds."""
     times = []
     for _ in range(ROUNDS):
         wait(device)
         began = time.perf_counter()
-        work()
+        for _ in range(repeats):
+            work()
         wait(device)
         times.append(time.perf_counter() - began)
     return min(times)
 
 
 def make_ppo(seed: int, device: torch.device, level: str = "GoToLocal") -> PPO:
+    """PPO with a new agent at the paper's settings."""
     hyper = PPOHyperparameters()
     engine = Engine(level, hyper.worlds)
     engine.reset(100 * seed)
@@ -70,9 +79,9 @@ def measure_ppo(device: torch.device, updates: int) -> dict[str, Any]:
     for _ in range(updates):
         ppo.update()
     frames = updates * ppo.hyper.frames_per_update
-    seconds = seconds_of(lambda: [ppo.update() for _ in range(updates)] and None, device)
-    acting = seconds_of(lambda: [ppo.collector.collect() for _ in range(updates)] and None, device)
-    worlds = seconds_of(lambda: [step_worlds(ppo) for _ in range(updates)] and None, device)
+    seconds = seconds_of(ppo.update, updates, device)
+    acting = seconds_of(ppo.collector.collect, updates, device)
+    worlds = seconds_of(lambda: step_worlds(ppo), updates, device)
     each = {"whole": seconds, "acting": acting, "worlds": worlds}
     return {
         "frames_per_second": frames / seconds,
@@ -99,7 +108,7 @@ def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str
         ]
         for process in processes:
             process.start()
-        rounds = [times.get() for _ in range(count * ROUNDS)]
+        rounds = [times.get(timeout=MAX_SECONDS) for _ in range(count * ROUNDS)]
         for process in processes:
             process.join()
     slowest = [max(seconds for number, seconds in rounds if number == wanted) for wanted in range(ROUNDS)]
@@ -140,9 +149,9 @@ def measure_imitation(device: torch.device, updates: int, size: str, level: str,
         learner = ImitationLearner(policy, lanes, entropy_coef=hyper.entropy_coef, precision=precision)
         for _ in range(max(10, updates // 4)):
             learner.learn(next(batches))
-        seconds = seconds_of(lambda: [learner.learn(next(batches)) for _ in range(updates)] and None, device)
+        seconds = seconds_of(lambda: learner.learn(next(batches)), updates, device)
         batch = next(batches)
-        alone = seconds_of(lambda: [learner.learn(batch) for _ in range(updates)] and None, device)
+        alone = seconds_of(lambda: learner.learn(batch), updates, device)
     frames = updates * lanes * hyper.recurrence
     return {
         "level": level,
@@ -160,27 +169,40 @@ def measure_evaluation(device: torch.device) -> dict[str, Any]:
     return {"seconds": [result.seconds for result in results], "steps": float(results[1].lengths.sum())}
 
 
+def collect_measurement(path: Path, results: Path = RESULTS) -> None:
+    """Appends a measurement to the stored ones, as a group of its own."""
+    content = json.loads(results.read_text(encoding="utf-8"))
+    group = chr(max(ord(entry["group"]) for entry in content["measurements"]) + 1)
+    content["measurements"].append({"group": group, **json.loads(path.read_text(encoding="utf-8"))})
+    results.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="+", choices=["ppo", "many", "imitation", "big", "evaluation"])
-    parser.add_argument("--out", type=Path, default=Path("."))
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of updates")
+    parser.add_argument("what", nargs="*", choices=["ppo", "many", "imitation", "big", "evaluation", []])
+    parser.add_argument("--out", type=Path, default=Path("."), help="Output folder; the file is training.json.")
+    parser.add_argument("--device", default="auto", help="Device: auto, cpu, cuda (default: auto).")
+    parser.add_argument("--scale", type=float, default=1.0, help="Factor on the number of updates (default: 1).")
+    parser.add_argument("--collect", type=Path, help="Measurement to append to results/training.json.")
     arguments = parser.parse_args()
+    if arguments.collect is not None:
+        collect_measurement(arguments.collect)
+        return
     device = find_device(arguments.device)
-    times = arguments.scale
+    scale = arguments.scale
     measures: dict[str, Callable[[], dict[str, Any]]] = {
-        "ppo": lambda: measure_ppo(device, round(80 * times)),
-        "many": lambda: measure_many(device, round(40 * times)),
-        "imitation": lambda: measure_imitation(device, round(600 * times), "small", "GoToLocal", 50_000),
-        "big": lambda: measure_imitation(device, round(25 * times), "big", "BossLevel", 20_000),
+        "ppo": lambda: measure_ppo(device, round(80 * scale)),
+        "many": lambda: measure_many(device, round(40 * scale)),
+        "imitation": lambda: measure_imitation(device, round(600 * scale), "small", "GoToLocal", 50_000),
+        "big": lambda: measure_imitation(device, round(25 * scale), "big", "BossLevel", 20_000),
         "evaluation": lambda: measure_evaluation(device),
     }
     results: dict[str, Any] = {"origin": describe_provenance()}
     for name in arguments.what:
         results[name] = measures[name]()
         print(name, json.dumps(results[name]), flush=True)
-        (arguments.out / "training.json").write_text(json.dumps(results, indent=1))
+        (arguments.out / "training.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

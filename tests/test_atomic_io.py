@@ -14,6 +14,11 @@ OLD = {"a": "old a", "b": "old b"}
 NEW = {"a": "new a", "c": "new c"}
 
 
+def write_then_raise(path: Path, error: type[BaseException]) -> None:
+    path.write_text("half")
+    raise error
+
+
 def write_folder(path: Path, files: dict[str, str]) -> None:
     with atomic_folder(path) as folder:
         for name, text in files.items():
@@ -121,8 +126,7 @@ def test_after_an_error_a_file_is_what_it_was(tmp_path: Path, error: type[BaseEx
     path = tmp_path / "file"
     for before in ([], ["file"]):
         with pytest.raises(error), atomic_file(path) as temporary:
-            temporary.write_text("half")
-            raise error
+            write_then_raise(temporary, error)
         assert os.listdir(tmp_path) == before
         path.write_text("whole")
     assert path.read_text() == "whole"
@@ -173,8 +177,7 @@ def test_after_an_error_a_folder_is_what_it_was(tmp_path: Path, error: type[Base
         if before is not None:
             write_folder(path, before)
         with pytest.raises(error), atomic_folder(path) as folder:
-            (folder / "a").write_text("half")
-            raise error
+            write_then_raise(folder / "a", error)
         assert read_folder(path) == before
         assert os.listdir(tmp_path) == ([] if before is None else ["folder"])
 

@@ -1,4 +1,8 @@
-"""The benchmark of training on a processor: its peer is the same model and learns, and all time is accounted for."""
+"""Benchmarks of training: the CPU peer is the same model and learns, all time is accounted for, reports are current."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -6,76 +10,95 @@ import torch
 pytest.importorskip("minigrid")
 
 from babyai.agents.config import AgentConfig
-from babyai.agents.model import Model
-from babyai.training.ppo import PPOSettings
-from benchmarks import training_cpu
-from benchmarks.eager_ppo import EagerPPO, PlainNetwork, observe
+from babyai.agents.film_lstm.model import FilmLSTM
+from babyai.training.imitation import ImitationLearner
+from babyai.training.options import PPOHyperparameters
+from benchmarks import kernels, learning, learning_report, training, training_cpu
+from benchmarks.eager_ppo import EagerPPO, PlainNetwork, to_tensors
 
-TINY = PPOSettings(worlds=4, steps=4, recurrence=2, epochs=1)
+TINY = PPOHyperparameters(worlds=4, steps=4, recurrence=2, epochs=1)
 
 
 def make_peer() -> EagerPPO:
     torch.manual_seed(0)
-    return EagerPPO(Model(AgentConfig.of()), "GoToLocal", TINY)
+    return EagerPPO(FilmLSTM(AgentConfig.of()), "GoToLocal", TINY)
+
+
+# ------------------------------------------------------------ the peer
 
 
 @pytest.mark.parametrize("merge", ["mean", "sum"])
 def test_plain_network_is_the_same_model(merge: str) -> None:
     torch.manual_seed(0)
-    model = Model(AgentConfig.of(bag_of_words=merge))
-    shown = observe(make_peer().shown)
+    policy = FilmLSTM(AgentConfig.of(bag_of_words=merge))
+    observation = to_tensors(make_peer().observations)
+    unused = dict.fromkeys(("direction", "last_action"), torch.zeros(TINY.worlds))
     memory = torch.randn(TINY.worlds, 256)
-    answers, gradients = [], []
-    for network in (model, PlainNetwork(model)):
-        model.zero_grad()
-        logits, value, after = network(shown, memory)
+    h, c = memory.chunk(2, 1)
+    outputs = []
+    gradients = []
+    for run in (lambda: policy(observation | unused, (h, c)), lambda: PlainNetwork(policy)(observation, memory)):
+        policy.zero_grad()
+        logits, value, after = run()
+        after = torch.cat(after, 1) if isinstance(after, tuple) else after
         (logits.square().sum() + value.square().sum() + after.square().sum()).backward()
-        answers.append(torch.cat([logits.flatten(), value, after.flatten()]).detach())
-        # What is added before a norm has no gradient with us, and one of rounding errors otherwise.
-        everything = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
-        gradients.append(torch.cat([gradient.flatten() for gradient in everything]))
-    torch.testing.assert_close(*answers, rtol=1e-4, atol=1e-5)
+        outputs.append(torch.cat([logits.flatten(), value, after.flatten()]).detach())
+        # A bias before a batch norm has no gradient with us, and one of rounding errors otherwise.
+        parameters = [torch.zeros_like(p) if p.grad is None else p.grad for p in policy.parameters()]
+        gradients.append(torch.cat([gradient.flatten() for gradient in parameters]))
+    torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
     assert len(gradients[0]) > 1_000_000
 
 
 def test_missions_are_cut_to_the_longest() -> None:
-    shown = make_peer().shown
-    tokens = observe(shown)["mission"]
-    lengths = [len(one["mission"].split()) for one in shown]
+    observations = make_peer().observations
+    tokens = to_tensors(observations)["mission"]
+    lengths = [len(observation["mission"].split()) for observation in observations]
     assert tokens.shape == (TINY.worlds, max(lengths))
     assert (tokens != 0).sum(1).tolist() == lengths
 
 
 def test_peer_estimates_advantages_as_ours_does() -> None:
+    from babyai.batch import Batch
     from babyai.training.ppo import estimate_advantages
     from babyai.training.rollout import Rollout
 
-    peer, shape = make_peer(), (TINY.steps, TINY.worlds)
-    rewards, ended = torch.rand(shape), torch.rand(shape) < 0.3
+    peer = make_peer()
+    shape = (TINY.steps, TINY.worlds)
+    rewards = torch.rand(shape)
+    done = torch.rand(shape) < 0.3
     values = torch.randn(TINY.steps + 1, TINY.worlds)
     steps = [
-        {"reward": TINY.reward_scale * rewards[t], "going_on": (~ended[t]).float(), "value": values[t]}
+        {"reward": TINY.reward_scale * rewards[t], "not_done": (~done[t]).float(), "value": values[t]}
         for t in range(TINY.steps)
     ]
     peer._estimate_advantages(steps, values[-1])
-    rollout = Rollout.__new__(Rollout)
-    rollout.rewards, rollout.ended, rollout.values = rewards.numpy(), ended.numpy(), values.numpy()
+    batch = Batch.empty(*shape)
+    batch.rewards[:] = rewards.numpy()
+    batch.terminated[:] = done.numpy()
+    batch.truncated[:] = False
+    batch.values = values[:-1].numpy()
+    rollout = Rollout(batch, states=[], last_values=values[-1].numpy(), returns=[], lengths=[])
     ours = torch.from_numpy(estimate_advantages(rollout, TINY))
     torch.testing.assert_close(torch.stack([step["advantage"] for step in steps]), ours)
 
 
 def test_peer_learns_from_all_of_a_rollout() -> None:
     peer = make_peer()
-    observation, played = peer.play()
-    frames = TINY.frames_an_update
-    assert {len(tensor) for tensor in (*observation.values(), *played.values())} == {frames}
-    assert not played["memory"][: TINY.worlds].any() and played["memory"][TINY.worlds :].any()
-    before = {name: value.clone() for name, value in peer.model.named_parameters()}
-    peer.learn(observation, played)
-    # Adam steps as long as its rate, once for each minibatch; rows of tables that were not used stay.
-    moved = {name: float((value - before[name]).detach().abs().max()) for name, value in peer.model.named_parameters()}
+    observation, rollout = peer.play()
+    assert {len(tensor) for tensor in (*observation.values(), *rollout.values())} == {TINY.frames_per_update}
+    assert not rollout["memory"][: TINY.worlds].any() and rollout["memory"][TINY.worlds :].any()
+    before = {name: value.clone() for name, value in peer.network.named_parameters()}
+    peer.learn(observation, rollout)
+    # A step of Adam is at most as long as the learning rate, and there is one for each minibatch.
+    moved = {
+        name: float((value - before[name]).detach().abs().max()) for name, value in peer.network.named_parameters()
+    }
     assert all(0 < change <= 1.1 * TINY.learning_rate * TINY.minibatches for change in moved.values()), moved
+
+
+# ------------------------------------------------------------ PPO on a CPU
 
 
 def test_tiny_run_accounts_for_all_time() -> None:
@@ -85,7 +108,7 @@ def test_tiny_run_accounts_for_all_time() -> None:
     for figures in results["best"].values():
         assert all(figures[part] > 0 for part in training_cpu.PARTS)
         parts = sum(figures[part] for part in training_cpu.PARTS)
-        assert parts == pytest.approx(TINY.frames_an_update / figures["per_cpu_second"], rel=0.01)
+        assert parts == pytest.approx(TINY.frames_per_update / figures["per_cpu_second"], rel=0.01)
     assert results["best"]["eager"]["ratio"] == 1
     assert len(training_cpu.table(results).splitlines()) == 2 + len(training_cpu.TITLES)
 
@@ -103,3 +126,73 @@ def test_best_round_of_each_counts() -> None:
     assert not training_cpu.is_fast(results) and "1.20 misses" in training_cpu.verdict(results)
     rounds[0]["float32"] = turn(13)
     assert training_cpu.is_fast(training_cpu.summarize(rounds))
+
+
+# ------------------------------------------------------------ kernels
+
+
+def test_batch_of_the_kernel_benchmark_can_be_learned_from() -> None:
+    torch.manual_seed(0)
+    batch = kernels.make_batch(3, 2, 4, 8, torch.device("cpu"))
+    learner = ImitationLearner(FilmLSTM(AgentConfig.of()), batch.num_lanes)
+    learner.learn(batch)
+    assert learner.learner.metrics()["cross_entropy"] > 0
+
+
+def test_kernels_are_summed_by_purpose() -> None:
+    times = {"cudnn_fprop_a": 1500.0, "wgrad_b": 500.0, "multi_tensor_apply": 1000.0, "memcpy": 3000.0}
+    expected = {"copies and others": 3.0, "convolutions": 2.0, "Adam": 1.0}
+    assert kernels.summarize(times) == expected
+    assert list(kernels.summarize(times)) == list(expected)
+
+
+# ------------------------------------------------------------ learning and its report
+
+
+def test_command_of_a_cell_trains_the_same() -> None:
+    from babyai.training.options import DaggerOptions
+
+    options = DaggerOptions(levels="GoTo", endless=True, cuda_graphs=False, settings=("word_dim=64", "direction=true"))
+    command = learning.command_of("dagger", options)
+    assert command == (
+        "babyai train dagger --levels GoTo --settings word_dim=64 direction=true --no-cuda-graphs --endless"
+    )
+
+
+def run_of(cell: str, whole: bool, rows: int, name: str) -> dict[str, Any]:
+    return {"cell": cell, "whole": whole, "rows": [{}] * rows, "name": name}
+
+
+def test_newest_complete_run_of_a_cell_counts() -> None:
+    runs = [
+        *(run_of("a", True, 5, "complete"), run_of("a", True, 4, "newer"), run_of("a", False, 9, "cut short")),
+        *(run_of("b", False, 3, "longest"), run_of("b", False, 2, "shorter")),
+    ]
+    chosen = learning_report.choose_runs(runs)
+    assert {cell: run["name"] for cell, run in chosen.items()} == {"a": "newer", "b": "longest"}
+
+
+def test_all_seeds_of_a_cell_are_found() -> None:
+    names = ["ppo-GoTo-10", "ppo-GoTo-2", "ppo-GoTo-float32-1", "ppo-GoTo-2-at-3.8M", "ppo-GoToLocal-1"]
+    cells = {name: {"cell": name} for name in names}
+    assert {seed: run["cell"] for seed, run in learning_report.find_seeds(cells, "ppo-GoTo").items()} == {
+        2: "ppo-GoTo-2",
+        10: "ppo-GoTo-10",
+    }
+    assert list(learning_report.find_seeds({"imitation-GoTo-5k": {}}, "imitation-GoTo-5k")) == [0]
+
+
+def test_results_page_is_current() -> None:
+    assert learning_report.PAGE.read_text(encoding="utf-8") == learning_report.make_page(), (
+        "docs/results.md is out of date: run python -m benchmarks.learning_report"
+    )
+
+
+def test_new_measurement_is_appended(tmp_path: Path) -> None:
+    new = tmp_path / "new.json"
+    results = tmp_path / "training.json"
+    new.write_text(json.dumps({"origin": {"commit": "b"}, "ppo": {"frames_per_second": 2}}))
+    results.write_text(json.dumps({"measurements": [{"group": "A", "origin": {"commit": "a"}}]}))
+    training.collect_measurement(new, results)
+    measurements = json.loads(results.read_text())["measurements"]
+    assert [(entry["group"], entry["origin"]["commit"]) for entry in measurements] == [("A", "a"), ("B", "b")]

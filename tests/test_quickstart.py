@@ -1,4 +1,4 @@
-"""The quickstart, made small: everything it leaves behind, and that it comes out the same each time."""
+"""The quickstart, scaled down: its files, and that the result is the same each time."""
 
 import re
 import subprocess
@@ -11,12 +11,14 @@ import pytest
 import torch
 from PIL import Image
 
-from babyai import tour
+from babyai import quickstart
 from babyai.agents import Agent
 from babyai.demos.store import DemoFile
-from babyai.evaluation.evaluate import TEST_SEED, evaluate
+from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
-from babyai.tour import FILMED, GAP, LEVEL, Recipe, run
+from babyai.quickstart import FILMED, GAP, LEVEL, Recipe, run
+from babyai.seeds import TEST_SEED
+from babyai.training.learner import Learner
 
 pytestmark = pytest.mark.compiled
 
@@ -24,10 +26,10 @@ SMALL = Recipe(demos=40, updates=6, lanes=2, steps=5, missions=6)
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One thread, since other tests run beside."""
-    monkeypatch.setattr(tour, "THREADS", 1)
-    with tour._threads(1):
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One thread, because other tests run at the same time."""
+    monkeypatch.setattr(quickstart, "THREADS", 1)
+    with quickstart._threads(1):
         yield
 
 
@@ -40,7 +42,7 @@ def files(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in ("demos.parquet", "agent.gif")]
 
 
-def test_everything_is_left_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_writes_demonstrations_an_agent_and_a_gif(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "quick"
     result = run(folder, SMALL)
     assert sorted(path.name for path in folder.iterdir()) == ["agent", "agent.gif", "demos.parquet"]
@@ -51,34 +53,36 @@ def test_everything_is_left_behind(tmp_path: Path, capsys: pytest.CaptureFixture
     with Image.open(folder / "agent.gif") as film:
         # A room is eight tiles wide, and a tile 32 pixels.
         assert film.size == (FILMED * 256 + (FILMED - 1) * GAP, 256) and getattr(film, "n_frames", 1) > 2
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "mission: go to the red ball expert: forward x 3, right, forward x 3, left" in shown
-    assert re.search(r"update 6 .*accuracy \S+ %.* loss \S+ .*frames/s", shown) and "\x1b" not in shown
-    assert f"{100 * result.success_rate:.1f} % succeed (95 % interval {100 * result.low:.1f} to" in shown
-    assert "99.7 ± 0.1 %" in shown and f"babyai evaluate {folder / 'agent'} --levels {LEVEL}," in shown
+    output = " ".join(capsys.readouterr().out.split())
+    assert "mission: go to the red ball expert: forward x 3, right, forward x 3, left" in output
+    assert re.search(r"update 6 .*accuracy \S+ %.* loss \S+ .*frames/s", output) and "\x1b" not in output
+    assert f"{100 * result.success_rate:.1f} % (95 % interval {100 * result.low:.1f} to" in output
+    assert "99.7 ± 0.1 %" in output and f"babyai evaluate {folder / 'agent'} --levels {LEVEL}," in output
 
 
-def test_the_same_comes_out_each_time(tmp_path: Path) -> None:
-    # What lies in the way is replaced, whatever it is.
+def test_the_result_is_the_same_each_time(tmp_path: Path) -> None:
+    # A file that is in the way is replaced.
     (tmp_path / "demos.parquet").write_bytes(b"not demonstrations")
-    first, learned, left = run(tmp_path, SMALL), weights(tmp_path), files(tmp_path)
-    # Nothing is drawn from what others may have drawn from.
+    first = run(tmp_path, SMALL)
+    learned = weights(tmp_path)
+    written = files(tmp_path)
+    # Nothing depends on torch's global generator.
     torch.manual_seed(1)
     assert run(tmp_path, SMALL) == first
-    assert torch.equal(weights(tmp_path), learned) and files(tmp_path) == left
+    assert torch.equal(weights(tmp_path), learned) and files(tmp_path) == written
     run(tmp_path, replace(SMALL, seed=1))
     assert not torch.equal(weights(tmp_path), learned)
 
 
-def test_an_interrupted_run_leaves_the_older_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_leaves_the_older_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, SMALL)
     before = weights(tmp_path)
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("babyai.training.optimizer.set_learning_rate", interrupt)
-    monkeypatch.setattr(tour, "THREADS", 2)
+    monkeypatch.setattr(Learner, "gradient_step", interrupt)
+    monkeypatch.setattr(quickstart, "THREADS", 2)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, SMALL)
     assert torch.equal(weights(tmp_path), before) and torch.get_num_threads() == 1
@@ -86,11 +90,11 @@ def test_an_interrupted_run_leaves_the_older_agent(tmp_path: Path, monkeypatch: 
 
 def test_without_torch_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ValueError, match=r"needs torch: pip install 'babyai\[agents\]'"):
+    with pytest.raises(ValueError, match=r"torch.*pip install 'babyai\[agents\]'"):
         run(tmp_path / "quick", SMALL)
     assert not (tmp_path / "quick").exists()
 
 
 def test_torch_is_not_imported_before_it_is_set_up() -> None:
-    code = "import sys, babyai.tour; sys.exit('torch' in sys.modules)"
+    code = "import sys, babyai.quickstart; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -45,6 +45,11 @@ def test_a_single_leaf_is_a_tree_and_nothing_is_none() -> None:
     assert tree_leaves(()) == []
 
 
+def test_leaves_can_include_none_where_there_is_nothing() -> None:
+    assert tree_leaves(TREE, with_none=True) == [1, 2, 3, 4, None, 5, None, None]
+    assert tree_leaves(None, with_none=True) == [None]
+
+
 def test_a_class_or_a_string_is_a_leaf() -> None:
     assert tree_leaves({"class": Box, "text": "abc"}) == [Box, "abc"]
 

@@ -16,6 +16,7 @@ from babyai import _jit, engine_kernels
 from babyai.levels.catalog import Level, Rules, find_level
 from babyai.levels.draft import DRAFT, LEVEL, make_draft
 from babyai.levels.layout import parse_layout, place_layout
+from babyai.seeds import VALIDATION_SEED
 from babyai.world.codes import MAX_WORDS, Action
 from babyai.world.language import Clause, Mission, parse_mission
 from babyai.world.state import DONE_ACTIONS, ENDED, MAX_CLAUSES, MAX_DESCRIPTORS, NOT_RESET, RUNNING, WORLD, make_worlds
@@ -337,8 +338,10 @@ class Engine:
         if self._unseeded is not None:
             first_reset = mask & self._unseeded
             random_seeds = np.frombuffer(os.urandom(8 * self.num_worlds), dtype=np.int64) & MAX_SEED
-            # Seeds from 10^9 on are reserved for validation and test.
-            seeds[first_reset] = (random_seeds % 10**9 if self.episodes == "next_seed" else random_seeds)[first_reset]
+            if self.episodes == "next_seed":
+                # These seeds name episodes, and must not be those reserved for validation and test.
+                random_seeds = random_seeds % VALIDATION_SEED
+            seeds[first_reset] = random_seeds[first_reset]
         return seeds
 
     def _mark_seeded(self, mask: np.ndarray) -> None:

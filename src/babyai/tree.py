@@ -32,7 +32,7 @@ def tree_leaves(tree: Any, *, with_none: bool = False) -> list[Any]:
     if tree is None:
         return [None] if with_none else []
     if isinstance(tree, dict):
-        children = tree.values()
+        children = [tree[key] for key in sorted(tree)]
     elif isinstance(tree, list | tuple):
         children = tree
     elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
@@ -47,7 +47,7 @@ def iter_named_leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if tree is None:
         return
     if isinstance(tree, dict):
-        children = list(tree.items())
+        children = sorted(tree.items())
     elif isinstance(tree, list | tuple):
         children = list(zip(getattr(tree, "_fields", range(len(tree))), tree, strict=True))
     elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):

@@ -21,13 +21,18 @@ def random_batch(pixels: bool = False, seed: int = 0) -> Batch:
     image_shape, image_values = ((56, 56, 3), 256) if pixels else ((7, 7, 3), 6)
     missions = torch.randint(1, 33, (NUM_MISSIONS, NUM_WORDS), generator=generator).to(torch.uint8)
     missions[:, 5:] *= torch.rand(NUM_MISSIONS, 1, generator=generator) < 0.5
+    starts = torch.rand(T, N, generator=generator) < 0.3
+    # An episode starts at the first step, one at the last, and one lane continues throughout.
+    starts[0, 0] = True
+    starts[-1, 1] = True
+    starts[:, 3] = False
     return Batch(
         images=torch.randint(0, image_values, (T, N, *image_shape), generator=generator).to(torch.uint8),
         directions=torch.randint(0, 4, (T, N), generator=generator),
         last_actions=torch.randint(-1, 7, (T, N), generator=generator),
         missions=missions,
         mission_index=torch.randint(0, NUM_MISSIONS, (T, N), generator=generator).int(),
-        starts=torch.rand(T, N, generator=generator) < 0.3,
+        starts=starts,
     )
 
 

@@ -134,7 +134,7 @@ def test_an_agent_computes_in_bf16_and_follows_its_weights(tmp_path: Path) -> No
         agent.model.actor[-1].bias[5] = 1.0
     agent.reset()
     assert agent.act(obs).tolist() == [5] * 4
-    with pytest.raises(ValueError, match="'float16'.*float32, bf16"):
+    with pytest.raises(ValueError, match=r"'float16'.*float32, bf16"):
         Agent.load(tmp_path / "agent", precision="float16")  # pyright: ignore[reportArgumentType]
 
 
@@ -155,7 +155,7 @@ def test_settings_reach_the_configuration() -> None:
     assert not agent.model.training
     assert agent.num_parameters == sum(parameter.numel() for parameter in agent.model.parameters())
     assert Agent.create().num_parameters == PARAMETERS["bow_endpool_res"][0]
-    with pytest.raises(ValueError, match="'memry_dim'.*'memory_dim'"):
+    with pytest.raises(ValueError, match=r"'memry_dim'.*'memory_dim'"):
         Agent.create(memry_dim=3)
     with pytest.raises(ValueError, match="'bow'"):
         Agent.create("bow")
@@ -166,7 +166,7 @@ def test_a_device_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pyte
     agent = Agent.create("original")
     agent.save(tmp_path / "agent")
     assert Agent.load(tmp_path / "agent").device == torch.device("cpu")
-    with pytest.raises(ValueError, match="'cuda'.*'cpu' or 'auto'"):
+    with pytest.raises(ValueError, match=r"'cuda'.*'cpu' or 'auto'"):
         Agent.load(tmp_path / "agent", device="cuda")
     for unknown in ("gpu", "meta"):
         with pytest.raises(ValueError, match=f"'{unknown}'.*'auto', 'cpu', 'cuda'"):
@@ -434,7 +434,7 @@ def test_wrong_calls_are_explained() -> None:
         agent.act(gym.make(LEVEL).reset(seed=0)[0] | {"mission": "go to a bal"})
     with pytest.raises(ValueError, match=r"image, direction and mission.*\['image'\]"):
         agent.act({"image": obs["image"]})
-    with pytest.raises(ValueError, match="image, direction and mission.*ndarray"):
+    with pytest.raises(ValueError, match=r"image, direction and mission.*ndarray"):
         agent.act(obs["image"])
     with pytest.raises(ValueError, match=r"\(56, 56, 3\).*observation='rgb'"):
         Agent.create("pixels_endpool_res").act(obs)

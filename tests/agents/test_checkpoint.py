@@ -122,7 +122,7 @@ def test_tied_and_oddly_laid_out_tensors_come_back(tmp_path: Path) -> None:
 
 
 def test_only_tensors_in_a_known_dtype_are_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'float16'.*'float32' or 'bf16'"):
+    with pytest.raises(ValueError, match=r"'float16'.*'float32' or 'bf16'"):
         write_tensors(tmp_path / "x", some_tensors(), dtype="float16")  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="'a' is a list"):
         write_tensors(tmp_path / "x", {"a": [1]})  # pyright: ignore[reportArgumentType]
@@ -221,9 +221,9 @@ def test_a_safetensors_file_of_another_program_is_refused(saved: Path, model: nn
 def test_settings_of_a_custom_policy_must_survive_json() -> None:
     with pytest.raises(ValueError, match="lists instead of tuples"):
         CustomConfig("a:B", {"sizes": (1, 2)})
-    with pytest.raises(ValueError, match="'a:B'.*strings as keys"):
+    with pytest.raises(ValueError, match=r"'a:B'.*strings as keys"):
         CustomConfig("a:B", {"sizes": {1: 2}})
-    with pytest.raises(ValueError, match="'a:B'.*JSON.*object"):
+    with pytest.raises(ValueError, match=r"'a:B'.*JSON.*object"):
         CustomConfig("a:B", {"model": object()})
 
 
@@ -300,7 +300,7 @@ def test_a_wrong_path_gets_suggestions(saved: Path, model: nn.Module, monkeypatc
     with pytest.raises(FileNotFoundError, match=f"{folder} has agent, run$"):
         load_policy(folder)
     monkeypatch.chdir(folder)
-    with pytest.raises(FileNotFoundError, match="19.*agent, run"):
+    with pytest.raises(FileNotFoundError, match=r"19.*agent, run"):
         load_policy("19")
     (folder / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"empty$"):

@@ -46,11 +46,9 @@ CHANGES = [change_by_operator, change_by_copy, change_by_index, change_by_view, 
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize(
-    "make", [torch.zeros, lambda *shape: nn.Parameter(torch.zeros(*shape))], ids=["plain", "param"]
-)
-def test_only_an_undeclared_change_raises(change: Any, make: Any) -> None:
-    tensor = make(3, 5)
+@pytest.mark.parametrize("is_parameter", [False, True])
+def test_only_an_undeclared_change_raises(change: Any, is_parameter: bool) -> None:
+    tensor = nn.Parameter(torch.zeros(3, 5)) if is_parameter else torch.zeros(3, 5)
     with torch.no_grad():
         with pytest.raises(UndeclaredMutationError, match=r"1 tensor.*\(3, 5\) float32"), checking_mutations([]):
             change(tensor)
@@ -70,8 +68,7 @@ def test_a_tensor_inside_a_structure_is_found() -> None:
 def test_all_changed_tensors_are_counted_and_some_are_named() -> None:
     tensors = [torch.zeros(size, dtype=torch.int16) for size in range(1, 8)]
     with pytest.raises(UndeclaredMutationError, match=r"7 tensor.*\(1,\) int16, \(2,\) int16"), checking_mutations([]):
-        for tensor in tensors:
-            tensor += 1
+        torch._foreach_add_(tensors, 1)
 
 
 def test_batch_normalization_in_training_mode_is_found() -> None:
@@ -93,9 +90,12 @@ def test_new_tensors_may_change() -> None:
 def test_gradients_may_change() -> None:
     layer = nn.Linear(2, 2)
     layer(torch.ones(1, 2)).sum().backward()
+    held = [parameter.grad for parameter in layer.parameters()]
+    versions = [gradient._version for gradient in held]
     with checking_mutations([]):
         layer(torch.ones(1, 2)).sum().backward()
-        layer.weight.grad.mul_(0.5)
+        nn.utils.clip_grad_norm_(layer.parameters(), 0.1)
+    assert all(gradient._version > version for gradient, version in zip(held, versions, strict=True))
 
 
 def test_an_optimizer_must_declare_weights_and_moments() -> None:
@@ -125,9 +125,7 @@ def test_another_reference_to_a_declared_tensor_is_declared_with_it() -> None:
 
 
 def test_an_error_inside_is_passed_on() -> None:
-    tensor = torch.zeros(2)
     with pytest.raises(KeyError, match="inside"), checking_mutations([]):
-        tensor += 1
         raise KeyError("inside")
 
 
@@ -171,8 +169,6 @@ def test_errors_of_the_function_are_shown_as_they_are() -> None:
 def test_a_torch_that_cannot_clear_workspaces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs that share a workspace hang when they are replayed concurrently."""
     monkeypatch.delattr(torch._C, "_cuda_clearCublasWorkspaces", raising=False)
-    with (
-        pytest.raises(RuntimeError, match=rf"{torch.__version__.partition('+')[0]}.*--no-cuda-graphs"),
-        own_workspaces(),
-    ):
+    version = torch.__version__.partition("+")[0]
+    with pytest.raises(RuntimeError, match=rf"{version}.*--no-cuda-graphs"), own_workspaces():
         pass

@@ -142,7 +142,7 @@ def test_a_class_that_has_moved_is_found_where_the_caller_says(file: Path, monke
 
 def test_a_checkpoint_of_the_paper_takes_no_class(tmp_path: Path) -> None:
     Agent.create("original", memory_dim=8).save(tmp_path / "agent")
-    with pytest.raises(ValueError, match="'original'.*model_class"):
+    with pytest.raises(ValueError, match=r"'original'.*model_class"):
         Agent.load(tmp_path / "agent", model_class=FilmLSTM)
     assert isinstance(Agent.load(tmp_path / "agent", trust=True).model, FilmLSTM)
 
@@ -191,9 +191,16 @@ def test_a_class_that_cannot_be_found_is_explained(file: Path, path: str, fact: 
         load_class(path.format(file=file))
 
 
+class Outer:
+    class Inner(nn.Module):
+        pass
+
+
 def test_a_class_inside_another_class_is_found() -> None:
-    assert load_class("torch.nn:Module") is nn.Module
-    with pytest.raises(ValueError, match="Module.Inner"):
+    path = make_config(Outer.Inner).architecture
+    assert path == f"{__name__}:Outer.Inner"
+    assert load_class(path) is Outer.Inner
+    with pytest.raises(ValueError, match=r"Module\.Inner"):
         load_class("torch.nn:Module.Inner")
 
 

@@ -215,9 +215,9 @@ def test_error_names_the_differences_of_other_rules(
     error = error_with(lambda header: header["levels"]["BossLevel"].update(version=9))
     assert "other rules" in error
     assert f"level 'BossLevel' had version 9, now {LEVELS['BossLevel'].version}" in error
-    error = error_with(lambda header: header["levels"]["GoToLocal"].update(objects=12, colors=[1, 2]))
+    error = error_with(lambda header: header["levels"]["GoToLocal"].update(objects=12, colours=[1, 2]))
     assert "objects of level 'GoToLocal' was 12, now 8" in error
-    assert "colors of level 'GoToLocal' was [1, 2], now [-1, -1]" in error
+    assert "colours of level 'GoToLocal' was [1, 2], now [-1, -1]" in error
     error = error_with(lambda header: header["levels"].update(BosLevel=header["levels"].pop("BossLevel")))
     assert "unknown level 'BosLevel'; did you mean 'BossLevel'" in error and "registered" in error
     error = error_with(lambda header: header["levels"]["GoToLocal"].pop("strict"))

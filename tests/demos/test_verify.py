@@ -165,3 +165,12 @@ def test_draw_steps_draws_every_step(small_file: Path) -> None:
     assert f"step {len(demo)}: " in drawings[-1] and f"end of episode, reward {demo.reward:.3f}" in drawings[-1]
     assert show.words_of_actions(np.array([0, 2, 2, 2, 5])) == "left, forward x 3, toggle"
     assert show.words_of_actions(np.zeros(0, dtype=np.uint8)) == ""
+
+
+def test_a_file_of_an_earlier_version_is_still_valid() -> None:
+    """Recorded before settings of levels were renamed: files keep the old names."""
+    path = Path(__file__).parents[1] / "golden" / "demos_format1.parquet"
+    with DemoFile(path) as file:
+        assert list(file.levels) == ["GoToLocal", "OpenRedBlueDoors", "BossLevel"]
+        assert len(file) == 12
+    assert verify(path) is None

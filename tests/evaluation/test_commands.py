@@ -1,6 +1,7 @@
-"""The command `babyai evaluate` as people type it."""
+"""The command `babyai evaluate` as it is typed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,9 +26,9 @@ def run(*words: str | Path) -> None:
     tyro.cli(commands.evaluate, args=[str(word) for word in words])
 
 
-def row_of(shown: str, level: str) -> list[str]:
+def row_of(output: str, level: str) -> list[str]:
     """The cells of a level's row."""
-    return next(line.split() for line in shown.splitlines() if line.startswith(level + " "))
+    return next(line.split() for line in output.splitlines() if line.startswith(level + " "))
 
 
 @pytest.fixture(scope="module")
@@ -37,36 +38,38 @@ def agent_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# ------------------------------------------------------------ what it shows
+# ------------------------------------------------------------ output
 
 
-def test_the_expert_beside_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_expert_next_to_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
     run("expert", "--levels", "GoToObj, OpenRedBlueDoorsDebug", *FEW)
-    shown = capsys.readouterr().out
-    assert "expert: 6 missions a level, seeds from 2,000,000,000 on" in shown
-    _, success, low, to, high, solved, reward, length, paper, demos = row_of(shown, "GoToObj")
+    output = capsys.readouterr().out
+    assert "expert: 6 missions" in output and "2,000,000,000" in output
+    _, success, low, to, high, solved, reward, length, paper, demos = row_of(output, "GoToObj")
     assert (success, low, to, high, solved, paper, demos) == ("100.0", "61.0", "to", "100.0", "open", "100.0", "5.2")
     assert 0 < float(reward) < 1 and 1 < float(length) < 20
-    # The paper has no such level, and its long name is not cut short.
-    assert len(row_of(shown, "OpenRedBlueDoorsDebug")) == 8
-    assert "99 %: proven on 0 of 2 levels, disproven on 0" in shown
-    assert "GoToObj: 6 of 6 leave it open; at this rate it takes about 381 missions to tell" in shown
+    # The paper does not have this level, and its long name is not truncated.
+    assert len(row_of(output, "OpenRedBlueDoorsDebug")) == 8
+    assert re.search(r"99 %: \w+ on 0 of 2 levels, \w+ on 0", output)
+    assert re.search(r"GoToObj: .*6 of 6.* 381 missions", output)
 
 
-def test_the_teacher_and_chance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_teacher_and_a_random_player(capsys: pytest.CaptureFixture[str]) -> None:
     run("teacher", "--levels", "GoToObjS4", *FEW)
     assert row_of(capsys.readouterr().out, "GoToObjS4")[1] == "100.0"
     run("random", "--levels", "PutNextLocal", *FEW, "--first-seed", "5")
-    shown = capsys.readouterr().out
-    assert float(row_of(shown, "PutNextLocal")[1]) < 50 and "disproven on 1" in shown and "seeds from 5 on" in shown
+    output = capsys.readouterr().out
+    row = row_of(output, "PutNextLocal")
+    assert float(row[1]) < 50 and row[5] == "no"
+    assert re.search(r"99 %: \w+ on 0 of 1 levels, \w+ on 1", output) and "seeds from 5" in output
 
 
 def test_an_agent(agent_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.json"
     options = ("--levels", "GoToObjS4", *FEW, "--device", "cpu", "--worlds", "4", "--rules", "minigrid")
     run(agent_folder, *options, "--sample", "--seed", "3", "--json", out)
-    shown = capsys.readouterr().out
-    assert f"{agent_folder} (sampled actions, cpu, float32)" in shown and f"written: {out}" in shown
+    output = capsys.readouterr().out
+    assert f"{agent_folder} (sampled actions, cpu, float32)" in output and f"written: {out}" in output
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["who"] == str(agent_folder) and written["sample"] is True and written["seed"] == 3
     [result] = written["results"]
@@ -77,11 +80,11 @@ def test_an_agent(agent_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_best_checkpoint_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for seed, name in enumerate(("best", "5")):
+    for seed, name in enumerate(("best-000000003", "000000005")):
         Agent.create("bow_endpool_res", seed=seed, memory_dim=16).save(tmp_path / "checkpoints" / name)
     player: Any = commands._find_player(str(tmp_path), "cpu", "bf16", False, 0, False)
     assert player.precision == "bf16"
-    best = Agent.load(tmp_path / "checkpoints" / "best").model.state_dict()
+    best = Agent.load(tmp_path / "checkpoints" / "best-000000003", device="cpu").model.state_dict()
     assert all(torch.equal(best[name], value) for name, value in player.model.state_dict().items())
 
 
@@ -90,7 +93,9 @@ def test_all_means_the_levels_of_the_paper() -> None:
     assert set(BASELINES) <= set(LEVELS)
 
 
-def test_what_is_proven_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_says_whether_99_percent_are_reached(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     won = {"GoToObj": 512, "GoToLocal": 510, "BossLevel": 450}
 
     def pretend(_: object, level: str, **__: object) -> Evaluation:
@@ -99,13 +104,13 @@ def test_what_is_proven_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     monkeypatch.setattr(evaluating, "evaluate", pretend)
     run("expert", "--levels", ",".join(won))
-    shown = capsys.readouterr().out
-    assert [row_of(shown, level)[5] for level in won] == ["yes", "open", "no"]
-    assert "99 %: proven on 1 of 3 levels, disproven on 1" in shown
-    assert "GoToLocal: 510 of 512 leave it open; at this rate it takes about 1,025 missions to tell" in shown
+    output = capsys.readouterr().out
+    assert [row_of(output, level)[5] for level in won] == ["yes", "open", "no"]
+    assert re.search(r"99 %: \w+ on 1 of 3 levels, \w+ on 1", output)
+    assert re.search(r"GoToLocal: .*510 of 512.* 1,025 missions", output)
 
 
-def test_stopped_levels_that_are_through_are_shown(
+def test_an_interrupted_evaluation_shows_the_finished_levels(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     play = evaluating.evaluate
@@ -117,7 +122,7 @@ def test_stopped_levels_that_are_through_are_shown(
 
     monkeypatch.setattr(evaluating, "evaluate", interrupt)
     out = tmp_path / "out.json"
-    with pytest.raises(SystemExit, match="stopped after 1 of 2 levels"):
+    with pytest.raises(SystemExit, match="1 of 2 levels"):
         run("random", "--levels", "GoToObjS4,GoTo", *FEW, "--json", out)
     assert "GoToObjS4" in capsys.readouterr().out and len(json.loads(out.read_bytes())["results"]) == 1
     with pytest.raises(SystemExit, match="before the first level"):
@@ -130,11 +135,11 @@ def test_stopped_levels_that_are_through_are_shown(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("expert", "--levels", "GoToLocl"), "did you mean 'GoToLocal'"),
-        (("expert", "--levels", "GoToLocal,"), "unknown level ''"),
-        (("expert", "--levels", "GoTo", "--missions", "0"), "at least one mission"),
-        (("expert", "--levels", "GoTo", "--json", "nowhere/out.json"), "there is no folder nowhere"),
-        (("nobody", "--levels", "GoTo"), "no checkpoint at nobody.*expert, teacher and random need none"),
+        (("expert", "--levels", "GoToLocl"), "'GoToLocl'.*'GoToLocal'"),
+        (("expert", "--levels", "GoToLocal,"), "level.*''"),
+        (("expert", "--levels", "GoTo", "--missions", "0"), "mission.*0"),
+        (("expert", "--levels", "GoTo", "--json", "nowhere/out.json"), "nowhere"),
+        (("nobody", "--levels", "GoTo"), "nobody.*expert, teacher or random"),
     ],
 )
 def test_bad_input_is_refused(
@@ -146,8 +151,8 @@ def test_bad_input_is_refused(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_refused(agent_folder: Path) -> None:
-    with pytest.raises(ValueError, match="no GPU"):
+def test_a_missing_gpu_is_refused(agent_folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"'cuda'.*'cpu'"):
         run(agent_folder, "--levels", "GoTo", "--device", "cuda")
 
 
@@ -164,7 +169,7 @@ def test_agents_without_torch_say_what_to_install(agent_folder: Path, monkeypatc
     monkeypatch.delitem(sys.modules, "babyai.agents.agent")
     monkeypatch.delitem(sys.modules, "babyai.agents.actor")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ValueError, match=r"agents need torch: pip install 'babyai\[agents\]'"):
+    with pytest.raises(ValueError, match=r"torch.*pip install 'babyai\[agents\]'"):
         run(agent_folder, "--levels", "GoTo")
 
 

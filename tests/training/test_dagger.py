@@ -218,6 +218,32 @@ def test_acting_leaves_the_policy_as_it_was() -> None:
     mixed.close()
 
 
+class Copied(Tiny):
+    """Has dropout, and `float32_modules`, so that mixed precision makes a copy of it."""
+
+    def __init__(self, modes: list[bool]) -> None:
+        super().__init__()
+        self.dropout = torch.nn.Dropout(0.5)
+        # The copy has this hook, too.
+        self.dropout.register_forward_pre_hook(lambda module, _: modes.append(module.training))
+
+    def float32_modules(self) -> list[torch.nn.Module]:
+        return [self.tiles, self.words, self.encode, self.memory, self.actor, self.critic]
+
+    def forward(self, observation: Any, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        _, value, state = super().forward(observation, state)
+        return self.actor(self.dropout(state)), value, state
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_policy_acts_in_evaluation_mode(precision: Any) -> None:
+    modes: list[bool] = []
+    policy = Copied(modes).train()
+    rollouts = LabeledRollouts(policy, PLAYED, [find_level("GoToObjS4")], precision=precision)
+    rollouts.play(2)
+    assert modes == [False] * 2 and policy.dropout.training
+
+
 def test_acting_uses_the_newest_weights() -> None:
     policy: Any = make_policy("bow_endpool_res")
     mixed = make_batches(policy, precision="bf16", greedy=True)
@@ -283,7 +309,7 @@ def test_a_level_without_any_advice_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ExpertBatch, "advise", lambda *_: np.full(PLAYED, -1))
     monkeypatch.setattr(dagger_rollouts, "MAX_ABANDONED", 5)
     rollouts = LabeledRollouts(Tiny(), PLAYED, [find_level("GoToObjS4")])
-    with pytest.raises(RuntimeError, match="5 episodes.*GoToObjS4"):
+    with pytest.raises(RuntimeError, match=r"5 episodes.*GoToObjS4"):
         rollouts.play(1)
 
 
@@ -359,7 +385,7 @@ def test_a_batch_of_one_lane_becomes_two(tmp_path: Path, pretend: Pretend) -> No
 RUNS: dict[str, dict[str, Any]] = {
     "several levels": {"levels": ",".join(LEVELS), "level_weights": "1,2", "demos": 10},
     "endless demonstrations": {"demos": None, "endless": True},
-    "the paper's agent": {**PAPER, "last_action": True},
+    "the paper's agent": {**PAPER, "last_action": True, "epoch_length": 8},
 }
 
 

@@ -94,9 +94,7 @@ def test_the_best_agent_can_be_saved_in_bf16(tmp_path: Path) -> None:
 
 def test_init_from_starts_with_the_weights_of_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = train(imitation_options(tmp_path / "before"))
-    options = imitation_options(
-        tmp_path / "after", init_from=str(before.folder), learning_rate=1e-30, epochs=1, seed=5
-    )
+    options = imitation_options(tmp_path / "after", init_from=str(before.folder), learning_rate=1e-30, epochs=1, seed=5)
     after = train(options)
     assert_equal_tensors(weights(newest(after.folder)), weights(best(before.folder)))
     assert caplog.messages == []
@@ -109,7 +107,7 @@ def test_init_from_another_agent_warns_or_is_refused(tmp_path: Path, caplog: pyt
     train(imitation_options(tmp_path / "mean", **PAPER, **short, init_from=str(tmp_path / "sum")))
     [message] = caplog.messages
     assert "bag_of_words is 'sum' there and 'mean' here" in message
-    with pytest.raises(CheckpointError, match="missing there|missing here"):
+    with pytest.raises(CheckpointError, match=r"missing there|missing here"):
         train(imitation_options(tmp_path / "other", **PAPER, init_from=str(tmp_path / "own")))
     with pytest.raises(OSError, match="nowhere"):
         train(imitation_options(tmp_path / "none", init_from=str(tmp_path / "nowhere")))
@@ -118,9 +116,7 @@ def test_init_from_another_agent_warns_or_is_refused(tmp_path: Path, caplog: pyt
 
 def test_reinforcement_learning_follows_imitation(tmp_path: Path) -> None:
     before = train(imitation_options(tmp_path / "before", epochs=1))
-    options = ppo_options(
-        tmp_path / "after", init_from=str(before.folder), learning_rate=1e-30, frames=320, seed=9
-    )
+    options = ppo_options(tmp_path / "after", init_from=str(before.folder), learning_rate=1e-30, frames=320, seed=9)
     after = ppo.train(options)
     assert_equal_tensors(weights(newest(after.folder)), weights(best(before.folder)))
 
@@ -173,7 +169,7 @@ def test_the_papers_agent_resumes_imitation_to_the_bit(
 def test_the_papers_agent_resumes_ppo_to_the_bit(tmp_path: Path, pretend: Pretend) -> None:
     pretend([0.5])
     # Missions of very different lengths.
-    small = {"worlds": 2, "steps": 2, "recurrence": 2, "minibatches": 1, "frames": 80}
+    small = {"worlds": 2, "steps": 2, "recurrence": 2, "minibatches": 1, "frames": 40}
     options = ppo_options(tmp_path / "whole", **PAPER, **small, levels="GoToSeqS5R2", last_action=True)
     whole = ppo.train(options)
     parts = replace(options, out=str(tmp_path / "parts"))
@@ -301,7 +297,9 @@ def test_a_signal_stops_after_an_update(tmp_path: Path) -> None:
     assert session.run.interrupted and newest(session.folder).name in ("000000001", "000000002")
 
 
-def test_checkpoints_are_written_at_intervals(tmp_path: Path, pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_written_at_intervals(
+    tmp_path: Path, pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pretend([0.5])
     saved: list[tuple[int, bool]] = []
     save = Session.save
@@ -343,7 +341,7 @@ def test_mistakes_are_refused_before_there_is_a_run(changes: dict[str, Any], mes
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_missing_gpu_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'cuda'.*'cpu'"):
+    with pytest.raises(ValueError, match=r"'cuda'.*'cpu'"):
         train(imitation_options(tmp_path / "run", device="cuda"))
     assert not (tmp_path / "run").exists()
 

@@ -163,17 +163,17 @@ def test_state_and_last_actions_continue_across_batches(tmp_path: Path, monkeypa
 
 def test_an_update_has_the_frames_of_a_batch_on_average(tmp_path: Path, pretend: Pretend) -> None:
     pretend([0.5])
-    session = train(imitation_options(tmp_path / "run", batch_size=8, epoch_length=803))
+    session = train(imitation_options(tmp_path / "run", batch_size=8, epoch_length=403))
     length = FileSource(session.folder / "demos.parquet").demos.lengths.mean()
     lanes = round(8 * length / 5)
     rows = session.run.rows()
     # The last 3 demonstrations of an epoch do not fill a batch.
-    assert [row["frames"] for row in rows] == [100 * lanes * 5, 200 * lanes * 5]
+    assert [row["frames"] for row in rows] == [50 * lanes * 5, 100 * lanes * 5]
     assert [row["epoch"] for row in rows] == [1, 2]
     for row in rows:
         # Demonstrations are counted where they start; all lanes start one.
         assert row["demos"] == pytest.approx(row["frames"] / length + lanes / 2, rel=0.02)
-    assert rows[-1]["demos"] == pytest.approx(1600, rel=0.05)
+    assert rows[-1]["demos"] == pytest.approx(800, rel=0.05)
 
 
 def test_each_validation_plays_new_episodes_of_every_level(tmp_path: Path, pretend: Pretend) -> None:
@@ -195,9 +195,7 @@ def test_validation_is_of_the_agent_as_it_is_then(tmp_path: Path) -> None:
 
 
 def test_several_levels_train_together(tmp_path: Path) -> None:
-    options = imitation_options(
-        tmp_path / "run", levels="GoToObjS4,GoToObj", demos=12, level_weights="1,3", epochs=1
-    )
+    options = imitation_options(tmp_path / "run", levels="GoToObjS4,GoToObj", demos=12, level_weights="1,3", epochs=1)
     [row] = train(options).run.rows()
     assert list(row["levels"]) == ["GoToObjS4", "GoToObj"]
     rates = [result["success_rate"] for result in row["levels"].values()]
@@ -255,6 +253,7 @@ def test_a_file_with_other_levels_or_rules_is_refused(tmp_path: Path, demo_file:
         train(imitation_options(tmp_path / "a", levels="GoToLocal", file=str(demo_file)))
     with pytest.raises(ValueError, match="--rules paper"):
         train(imitation_options(tmp_path / "b", rules="minigrid", file=str(demo_file)))
+    assert not (tmp_path / "a").exists() and not (tmp_path / "b").exists()
 
 
 def test_a_file_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:

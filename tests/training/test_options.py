@@ -103,7 +103,7 @@ def test_settings_are_values_in_json() -> None:
 def test_settings_reach_the_configuration() -> None:
     assert PPOOptions(architecture=PATH, settings=("hidden=8",)).agent_config() == CustomConfig(PATH, {"hidden": 8})
     assert PPOOptions(settings=("word_dim=64",)).agent_config() == AgentConfig.of(word_dim=64)
-    with pytest.raises(ValueError, match="'word_dum'.*did you mean 'word_dim'"):
+    with pytest.raises(ValueError, match=r"'word_dum'.*did you mean 'word_dim'"):
         PPOOptions(settings=("word_dum=64",)).agent_config()
 
 

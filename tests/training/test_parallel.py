@@ -1,13 +1,13 @@
 """Several runs at once: each ends as it would alone, errors stay with their run, and signals reach all."""
 
+import contextlib
 import logging
 import os
 import signal
 import stat
-import subprocess
 import sys
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import torch
 
+from babyai import cli
 from babyai.agents import device as devices
 from babyai.training import imitation, parallel, ppo
 from babyai.training.parallel import RunResult, find_algorithm, mps_daemon, spread_seeds, train_one, train_parallel
 from babyai.training.run import read_rows
-from tests.training.same import assert_same_run
+from tests.training.same import assert_same_run, newest
 from tests.training.short_runs import imitation_options, ppo_options
 from tests.training.tiny import PATH
 
-ROOT = Path(__file__).parents[2]
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and shell scripts work differently elsewhere")
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LOG = "CUDA_MPS_LOG_DIRECTORY"
@@ -39,71 +39,60 @@ def one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_thread_each")
-def test_parallel_runs_end_like_runs_alone_and_errors_stay_with_their_run(tmp_path: Path) -> None:
-    """Three processes: two train, and the policy of the third fails in its second update."""
-    options = imitation_options(tmp_path / "parallel", epochs=3)
+def test_an_error_in_one_run_is_reported_and_does_not_stop_the_other(tmp_path: Path) -> None:
+    options = imitation_options(tmp_path / "trained", epochs=3)
     faulty = PATH.replace(":Tiny", ":Faulty")
+    # It fails in its second update.
     failing = replace(options, out=str(tmp_path / "failing"), architecture=faulty, settings=("steps=13",))
-    runs = [*spread_seeds(options, 2), failing]
-    results = train_parallel("imitation", runs, [False] * 3, quiet=True)
-    for result, seed in zip(results, (0, 1), strict=False):
-        alone = imitation.train(replace(options, seed=seed, out=str(tmp_path / f"alone-{seed}")))
-        assert_same_run(tmp_path / f"parallel-{seed}", alone.folder)
-        assert result == RunResult(str(tmp_path / f"parallel-{seed}"), alone.best_success, 3, False)
-    failed = results[2]
+    trained, failed = train_parallel("imitation", [options, failing], [False, False], quiet=True)
+    alone = imitation.train(replace(options, out=str(tmp_path / "alone")))
+    assert_same_run(tmp_path / "trained", alone.folder)
+    assert trained == RunResult(str(tmp_path / "trained"), alone.best_success, 3, False)
     assert failed.folder == str(tmp_path / "failing")
     assert failed.error is not None and "grue" in failed.error
 
 
 @posix_only
-def test_sigterm_stops_all_runs_and_resuming_finishes_them(tmp_path: Path) -> None:
-    changes = {"frames": 320_000, "validate_every": 0, "checkpoint_seconds": 1e9}
+@pytest.mark.usefixtures("one_thread_each")
+def test_parallel_runs_stopped_by_sigterm_and_resumed_end_like_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ppo_options(tmp_path / "run", frames=3_200_000, checkpoint_seconds=1e9)
     folders = [tmp_path / "run-0", tmp_path / "run-1"]
-    runs = [ppo_options(folder, **changes, seed=seed) for seed, folder in enumerate(folders)]
-    script = (
-        "from babyai.training.commands import run_all\n"
-        "from babyai.training.options import PPOOptions\n"
-        "if __name__ == '__main__':\n"
-        f"    run_all('ppo', {runs!r}, [False, False])\n"
-    )
-    (tmp_path / "start.py").write_text(script)
-    process = start([str(tmp_path / "start.py")])
-    try:
-        wait_for(lambda: all(len(read_rows(folder)) >= 1 for folder in folders), process)
-        process.terminate()
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 1 and "stopped before the end" in errors
-    rows = [len(read_rows(folder)) for folder in folders]
-    assert min(rows) >= 1
-    # Saved where it stopped, although checkpoints were not due.
-    assert all(list((folder / "checkpoints").glob("0*")) for folder in folders)
-    frames = 320 * (max(rows) + 1)
-    resumed = start(["-m", "babyai.cli", "resume", *map(str, folders), "--frames", str(frames)])
-    output, errors = resumed.communicate(timeout=120)
-    assert resumed.returncode == 0, output + errors
+    with terminating_when(lambda: all(len(read_rows(folder)) >= 2 for folder in folders)):
+        results = train_parallel("ppo", spread_seeds(options, 2), [False, False], quiet=True)
+    assert [(result.interrupted, result.error) for result in results] == [(True, None)] * 2
+    # Saved where they stopped, although no checkpoint was due.
+    reached = [int(newest(folder).name) for folder in folders]
+    assert min(reached) >= 20
+    frames = 320 * (max(reached) // 10 + 1)
+    words = ["resume", *map(str, folders), "--frames", str(frames)]
+    monkeypatch.setattr(sys, "argv", ["babyai", *words])
+    cli.main()
     for seed, folder in enumerate(folders):
-        rows = read_rows(folder)
-        assert [row["update"] for row in rows] == list(range(10, frames // 32 + 1, 10))
-        alone = ppo.train(ppo_options(tmp_path / f"alone-{seed}", **{**changes, "frames": frames}, seed=seed))
-        assert [row["episodes"] for row in rows] == [row["episodes"] for row in alone.run.rows()]
+        assert len(read_rows(folder)) == frames // 320
+        alone = ppo.train(replace(options, seed=seed, frames=frames, out=str(tmp_path / f"alone-{seed}")))
+        assert_same_run(folder, alone.folder)
 
 
-def start(words: list[str]) -> subprocess.Popen[str]:
-    path = os.pathsep.join(filter(None, [str(ROOT), *sys.path]))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    return subprocess.Popen(
-        [sys.executable, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+@contextlib.contextmanager
+def terminating_when(happened: Callable[[], bool]) -> Iterator[None]:
+    """Sends SIGTERM to this process as soon as something happens."""
+    ended = threading.Event()
 
+    def watch() -> None:
+        while not ended.wait(0.01):
+            if happened():
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
 
-def wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while not happened():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_one_run_trains_in_this_process(tmp_path: Path) -> None:

@@ -107,9 +107,7 @@ def test_advantages_are_discounted_sums_of_temporal_differences(seed: int) -> No
     steps = 9
     worlds = 4
     rollout = make_up_rollout(seed, steps, worlds)
-    hyper = PPOHyperparameters(
-        worlds=worlds, steps=steps, recurrence=1, discount=0.9, gae_lambda=0.7, reward_scale=20
-    )
+    hyper = PPOHyperparameters(worlds=worlds, steps=steps, recurrence=1, discount=0.9, gae_lambda=0.7, reward_scale=20)
     batch = rollout.batch
     advantages = estimate_advantages(rollout, hyper)
     values = np.concatenate([batch.values, rollout.last_values[None]]).astype(float)

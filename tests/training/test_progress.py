@@ -1,4 +1,4 @@
-"""What a run shows: lines without a terminal, a panel in one, nothing when quiet."""
+"""Progress of a run: lines without a terminal, a panel in one, nothing when quiet."""
 
 import io
 import math
@@ -10,7 +10,7 @@ from babyai.training import progress
 from babyai.training.progress import Panel, describe, describe_time, draw_bars
 
 
-def a_console(terminal: bool, width: int = 120) -> Console:
+def make_console(terminal: bool, width: int = 120) -> Console:
     return Console(
         file=io.StringIO(),
         force_terminal=terminal,
@@ -28,7 +28,7 @@ def text_of(console: Console) -> str:
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """Time that only passes when a test says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -43,8 +43,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 ROW = {"epoch": 12, "demos": 307_200, "success": 0.934, "loss": 0.2134, "gradient": 3.0, "frames_per_second": 52_310.4}
 
 
-def test_a_line_says_all_that_matters(clock: Clock) -> None:
-    console = a_console(False)
+def test_a_line_has_the_metrics_that_matter(clock: Clock) -> None:
+    console = make_console(False)
     with Panel(614_400, "demos", "imitation [GoToLocal]", console=console) as panel:
         clock.now += 180
         panel.update(307_200, ROW)
@@ -54,8 +54,8 @@ def test_a_line_says_all_that_matters(clock: Clock) -> None:
     ]
 
 
-def test_lines_are_not_too_many_and_the_last_is_among_them(clock: Clock) -> None:
-    console = a_console(False)
+def test_lines_are_limited_and_the_last_is_among_them(clock: Clock) -> None:
+    console = make_console(False)
     with Panel(1000, "frames", "PPO", console=console) as panel:
         for number in range(1, 51):
             clock.now += 0.125
@@ -64,8 +64,8 @@ def test_lines_are_not_too_many_and_the_last_is_among_them(clock: Clock) -> None
     assert numbers == [1, 17, 33, 49, 50]
 
 
-def test_the_end_is_told_at_once(clock: Clock) -> None:
-    console = a_console(False)
+def test_the_end_is_shown_at_once(clock: Clock) -> None:
+    console = make_console(False)
     with Panel(2, "frames", "PPO", console=console) as panel:
         panel.update(1, {"update": 1})
         panel.update(2, {"update": 2})
@@ -74,7 +74,7 @@ def test_the_end_is_told_at_once(clock: Clock) -> None:
 
 
 def test_time_left_counts_from_where_a_run_was_resumed(clock: Clock) -> None:
-    console = a_console(False)
+    console = make_console(False)
     with Panel(1000, "demos", "t", console=console) as panel:
         panel.begin_at(900)
         clock.now += 10
@@ -83,7 +83,7 @@ def test_time_left_counts_from_where_a_run_was_resumed(clock: Clock) -> None:
 
 
 def test_time_left_follows_the_newest_speed(clock: Clock) -> None:
-    console = a_console(False)
+    console = make_console(False)
     with Panel(1000, "demos", "t", console=console) as panel:
         for done in range(1, 501):
             clock.now += 10 if done < 300 else 2
@@ -92,8 +92,8 @@ def test_time_left_follows_the_newest_speed(clock: Clock) -> None:
     assert text_of(console).endswith("epoch 500  17 min left\n")
 
 
-def test_time_goes_on_between_rows(clock: Clock) -> None:
-    console = a_console(True)
+def test_time_passes_between_rows(clock: Clock) -> None:
+    console = make_console(True)
     with Panel(100, "demos", "t", console=console) as panel:
         clock.now += 180
         panel.update(50, {"epoch": 1})
@@ -102,16 +102,16 @@ def test_time_goes_on_between_rows(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("total", "done"), [(math.inf, 5), (10, 0)])
-def test_time_left_that_nobody_knows_is_not_told(total: float, done: float) -> None:
+def test_unknown_remaining_time_is_not_shown(total: float, done: float) -> None:
     for terminal in (False, True):
-        console = a_console(terminal)
+        console = make_console(terminal)
         with Panel(total, "demos", "t", console=console) as panel:
             panel.update(done, {"epoch": 1, "success": None})
         assert "left" not in text_of(console) and "None" not in text_of(console)
 
 
 def test_several_levels_and_several_runs(clock: Clock) -> None:
-    console = a_console(False)
+    console = make_console(False)
     with Panel(100, "frames", "PPO", runs=2, console=console) as panel:
         clock.now += 1
         panel.update(50, {"success": {"Open": 0.5, "Pickup": 1.0}})
@@ -123,12 +123,12 @@ def test_several_levels_and_several_runs(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_terminal_shows_progress_values_and_growth(width: int, clock: Clock) -> None:
-    console = a_console(True, width)
+def test_a_terminal_shows_progress_metrics_and_success_over_time(width: int, clock: Clock) -> None:
+    console = make_console(True, width)
     with Panel(614_400, "demos", "imitation [GoToLocal]", console=console) as panel:
         clock.now += 180
         panel.update(307_200, ROW | {"success": 0.1})
-        # A row without success leaves the last one standing.
+        # A row without success keeps the last one.
         panel.update(307_200, {key: value for key, value in ROW.items() if key != "success"})
     picture = text_of(console)
     for part in ("imitation [GoToLocal]", "307,200 of 614,400 demos", "min left", "10.0 %", "epoch", "▁"):
@@ -136,8 +136,8 @@ def test_a_terminal_shows_progress_values_and_growth(width: int, clock: Clock) -
     assert max(len(line) for line in picture.split("\n") if "\x1b" not in line) <= width
 
 
-def test_runs_side_by_side_have_a_line_each(clock: Clock) -> None:
-    console = a_console(True)
+def test_parallel_runs_have_a_line_each(clock: Clock) -> None:
+    console = make_console(True)
     with Panel(100, "frames", "PPO", runs=3, console=console) as panel:
         for run in range(3):
             clock.now += 1
@@ -148,14 +148,14 @@ def test_runs_side_by_side_have_a_line_each(clock: Clock) -> None:
 
 def test_quiet_shows_nothing() -> None:
     for terminal in (False, True):
-        console = a_console(terminal)
+        console = make_console(terminal)
         with Panel(10, "demos", "t", quiet=True, console=console) as panel:
             panel.update(1, ROW)
         assert text_of(console) == ""
 
 
-def test_an_error_leaves_the_terminal_in_order() -> None:
-    console = a_console(True)
+def test_an_error_restores_the_terminal() -> None:
+    console = make_console(True)
     with pytest.raises(RuntimeError), Panel(10, "demos", "t", console=console):
         raise RuntimeError
     # The cursor is shown again.
@@ -164,10 +164,10 @@ def test_an_error_leaves_the_terminal_in_order() -> None:
 
 def test_bars_grow_with_success() -> None:
     assert draw_bars([]) == "" and draw_bars([0.0, 0.5, 1.0]) == "▁▅█" and draw_bars([-1.0, 2.0]) == "▁█"
-    assert draw_bars([share / 999 for share in range(1000)], width=8) == "▁▂▃▄▅▆▇█"
+    assert draw_bars([rate / 999 for rate in range(1000)], width=8) == "▁▂▃▄▅▆▇█"
 
 
-def test_values_and_times_as_people_say_them() -> None:
+def test_metrics_and_durations_are_readable() -> None:
     assert describe("value_loss", 0.00123) == "value loss 0.00123" and describe("epoch", 1200) == "epoch 1,200"
     assert describe("loss", math.nan) == "loss nan" and describe("note", "x") == "note x"
     assert describe("validation_accuracy", 0.5) == "validation accuracy 50.0 %"
@@ -176,22 +176,22 @@ def test_values_and_times_as_people_say_them() -> None:
     assert {seconds: describe_time(seconds) for seconds in times} == times
 
 
-def test_what_comes_before_learning_is_told(clock: Clock) -> None:
-    console = a_console(False)
+def test_notes_before_training_are_shown(clock: Clock) -> None:
+    console = make_console(False)
     with Panel(100, "demos", "imitation", console=console) as panel:
         panel.note("collecting, 1 of 9 demonstrations")
         clock.now += 5
         panel.note("collecting, 4 of 9 demonstrations")
         panel.note("collecting, 5 of 9 demonstrations")
     assert text_of(console).splitlines() == ["imitation", "collecting, 4 of 9 demonstrations"]
-    console = a_console(True)
+    console = make_console(True)
     with Panel(100, "demos", "imitation", console=console) as panel:
         panel.note("collecting, 4 of 9 demonstrations")
     assert "imitation: collecting, 4 of 9 demonstrations" in text_of(console)
 
 
-def test_a_long_silence_is_broken(clock: Clock) -> None:
-    console = a_console(False)
+def test_a_long_silence_ends_with_a_line(clock: Clock) -> None:
+    console = make_console(False)
     with Panel(100, "demos", "imitation", console=console) as panel:
         for done in range(1, 60):
             clock.now += 1

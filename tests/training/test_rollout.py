@@ -51,7 +51,9 @@ def test_rollouts_are_what_the_worlds_showed(levels: list[str]) -> None:
             assert np.array_equal(batch.missions[batch.mission_index[t]], twin.missions)
             assert np.array_equal(batch.starts[t], starts)
             assert np.array_equal(batch.last_actions[t], np.where(starts, -1, before))
-            assert np.array_equal(batch.levels[t], twin.worlds.level) and np.array_equal(batch.seeds[t], twin.worlds.seed)
+            assert np.array_equal(batch.levels[t], twin.worlds.level) and np.array_equal(
+                batch.seeds[t], twin.worlds.seed
+            )
             before = batch.actions[t].astype(int)
             twin.step(before)
             assert np.array_equal(batch.rewards[t], twin.rewards.astype(np.float32))

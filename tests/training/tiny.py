@@ -13,7 +13,7 @@ class Tiny(nn.Module):
         super().__init__()
         self.hidden = hidden
         self.tiles = nn.Embedding(3 * 16, 4)
-        self.words = nn.EmbeddingBag(100, hidden, mode="sum", padding_idx=0)
+        self.words = nn.Embedding(100, hidden, padding_idx=0)
         self.encode = nn.Linear(7 * 7 * 3 * 4, hidden)
         self.memory = nn.GRUCell(2 * hidden, hidden)
         self.actor = nn.Linear(hidden, 7)
@@ -25,7 +25,7 @@ class Tiny(nn.Module):
     def forward(self, observation: dict[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         image = observation["image"].long() + 16 * torch.arange(3, device=state.device)
         encoded = self.encode(self.tiles(image).flatten(1)).relu()
-        words = self.words(observation["mission"].long())
+        words = self.words(observation["mission"].long()).sum(1)
         state = self.memory(torch.cat([encoded, words], 1), state)
         return self.actor(state), self.critic(state).squeeze(1), state
 

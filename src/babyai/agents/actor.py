@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.device import Precision, find_device
-from babyai.agents.policy import Observation, State, copy_state, reset_state
+from babyai.agents.policy import Observation, State, copy_state, new_state, reset_state
 from babyai.agents.precision import MixedPrecision
 from babyai.batch import count_words
 from babyai.tree import tree_leaves
@@ -97,9 +97,9 @@ class Actor:
         self.device = find_device(str(device))
         self.sample = sample
         self.count = count
-        self.state: State = policy.initial_state(count)  # pyright: ignore[reportCallIssue]
+        self.state: State = new_state(policy, count)  # pyright: ignore[reportArgumentType]
         self.last_actions = torch.full((count,), -1, dtype=torch.long, device=self.device)
-        self._initial: State = policy.initial_state(count)  # pyright: ignore[reportCallIssue]
+        self._initial: State = new_state(policy, count)  # pyright: ignore[reportArgumentType]
         self._generator = np.random.default_rng(seed)
         self._mixed = MixedPrecision(policy, precision)
         self._packer = ObservationPacker(count, self.device)
@@ -140,17 +140,19 @@ class Actor:
     def update_weights(self) -> None:
         """Uses weights that have been changed in place."""
         self._mixed.update_weights()
+        copy_state(self._initial, self._mixed.model.initial_state(self.count))  # pyright: ignore[reportCallIssue]
 
     def mutated(self) -> list[Tensor]:
-        """The tensors that a step changes in place."""
-        return [*tree_leaves(self.state), self.last_actions]
+        """The tensors that a step changes in place; in training mode, batch normalization updates its buffers."""
+        buffers = [*self._mixed.model.buffers(), *self._mixed.compute.buffers()]
+        return [*tree_leaves(self.state), self.last_actions, *buffers]
 
     def _step(self, sample: bool, rows: Tensor) -> Tensor:
         """rows: see `ObservationPacker` -> (N,) actions; keeps the state and the actions."""
         observation, starts, uniforms = self._packer.unpack(rows, self.last_actions)
         with self._mixed.autocast():
             logits, _, state = self._mixed.compute(observation, reset_state(self.state, self._initial, starts))
-        actions = choose_actions(logits, uniforms if sample else None)
+        actions = choose_actions(logits.float(), uniforms if sample else None)
         copy_state(self.state, state)
         self.last_actions.copy_(actions)
         return actions

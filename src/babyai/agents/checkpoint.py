@@ -180,9 +180,9 @@ def find_checkpoint(path: PathLike) -> Path:
     inside = place / CHECKPOINTS if (place / CHECKPOINTS).is_dir() else place
     names = os.listdir(inside) if inside.is_dir() else []
     best = [name for name in names if name.startswith(BEST) and name.removeprefix(BEST).isdecimal()]
-    numbered = [name for name in names if name.isdecimal()]
-    newest_first = sorted(best, reverse=True) + sorted(numbered, key=int, reverse=True)
-    for name in newest_first:
+    best.sort(key=lambda name: int(name.removeprefix(BEST)), reverse=True)
+    numbered = sorted((name for name in names if name.isdecimal()), key=int, reverse=True)
+    for name in [*best, *numbered]:
         if (inside / name / MODEL).is_file():
             return inside / name / MODEL
     raise FileNotFoundError(f"no checkpoint at {path}{_suggest(place)}")

@@ -114,19 +114,25 @@ class CudaGraphFunction:
 def checking_mutations(declared: Iterable[Tensor]) -> Iterator[None]:
     """Raises if a tensor that exists before is changed in place within and is not declared.
 
-    Tensors have version counters, which in-place operations increment. Gradients may change: they are recomputed.
+    Tensors have version counters, which in-place operations increment (but for running statistics, which
+    `functional.batch_norm` changes without). Gradients may change: they are recomputed.
     """
-    allowed = {id(tensor) for tensor in declared}
-    before = [(tensor, tensor._version) for tensor in _existing_tensors() if id(tensor) not in allowed]
+    allowed = {_memory(tensor) for tensor in declared}
+    before = [(tensor, tensor._version) for tensor in _existing_tensors()]
     yield
-    gradients = {id(tensor.grad) for tensor in _existing_tensors() if tensor.is_leaf and tensor.grad is not None}
-    changed = [tensor for tensor, version in before if tensor._version != version and id(tensor) not in gradients]
+    allowed |= {_memory(t.grad) for t in _existing_tensors() if t.is_leaf and t.grad is not None}
+    changed = [tensor for tensor, version in before if tensor._version != version and _memory(tensor) not in allowed]
     if changed:
         names = ", ".join(f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in changed[:5])
         raise UndeclaredMutationError(
             f"an update changes {len(changed)} tensor(s) in place that it does not declare ({names}); add them to what "
             f"`mutated` returns, so that they survive the warm-up runs of a CUDA graph"
         )
+
+
+def _memory(tensor: Tensor) -> int:
+    """What tensors that share memory have in common."""
+    return tensor.untyped_storage().data_ptr()
 
 
 def _existing_tensors() -> list[Tensor]:

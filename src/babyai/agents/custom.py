@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from babyai.agents.config import AgentConfig, AnyConfig, CustomConfig, is_custom
 from babyai.agents.film_lstm.model import FilmLSTM
-from babyai.agents.policy import unroll, unroll_steps
+from babyai.agents.policy import Unrolled, unroll, unroll_steps
 from babyai.batch import TILE_PIXELS, Batch
 from babyai.tree import iter_named_leaves
 from babyai.world.codes import NUM_ACTIONS
@@ -181,6 +181,7 @@ def check_contract(policy: nn.Module) -> None:
             _check_output(name, output, state)
             stepped = unroll_steps(policy, batch, state)  # pyright: ignore[reportArgumentType]
             unrolled = unroll(policy, batch, state)  # pyright: ignore[reportArgumentType]
+            _check_unroll(name, unrolled, stepped)
     except ContractError:
         raise
     except Exception as error:
@@ -188,8 +189,19 @@ def check_contract(policy: nn.Module) -> None:
     finally:
         for module, training in modes.items():
             module.training = training
-    if not torch.allclose(unrolled.logits, stepped.logits, atol=1e-3, rtol=1e-3):
-        raise ContractError(f"{name}.unroll and {name}.forward disagree: their logits differ on the same batch")
+
+
+def _check_unroll(name: str, unrolled: Unrolled, stepped: Unrolled) -> None:
+    pairs = [("logits", unrolled.logits, stepped.logits), ("values", unrolled.values, stepped.values)]
+    after = dict(iter_named_leaves(unrolled.state, "state"))
+    pairs += [(path, after[path], leaf) for path, leaf in iter_named_leaves(stepped.state, "state")]
+    for part, given, expected in pairs:
+        if given.shape != expected.shape:
+            raise ContractError(
+                f"{name}.unroll must return {part} of shape {tuple(expected.shape)}, not {tuple(given.shape)}"
+            )
+        if not torch.allclose(given.double(), expected.double(), atol=1e-3, rtol=1e-3):
+            raise ContractError(f"{name}.unroll and {name}.forward disagree: {part} differ on the same batch")
 
 
 def _check_state(name: str, state: Any) -> None:

@@ -82,6 +82,7 @@ def unroll(policy: Policy, batch: Batch, state: State, *, step_by_step: bool = F
     """
     if step_by_step or not isinstance(policy, UnrollPolicy):
         return unroll_steps(policy, batch, state)
+    state = tree_map(torch.detach, state)
     unrolled = policy.unroll(batch, state)
     return Unrolled(unrolled.logits.float(), unrolled.values.float(), match_dtypes(unrolled.state, state))
 
@@ -90,6 +91,7 @@ def unroll_steps(policy: Policy, batch: Batch, state: State) -> Unrolled:
     """Runs any policy one step after the other."""
     logits = []
     values = []
+    state = tree_map(torch.detach, state)
     initial = policy.initial_state(batch.num_lanes)
     for step, starts in enumerate(batch.starts):
         step_logits, step_values, next_state = policy(batch.observation(step), reset_state(state, initial, starts))
@@ -97,6 +99,12 @@ def unroll_steps(policy: Policy, batch: Batch, state: State) -> Unrolled:
         values.append(step_values.float())
         state = match_dtypes(next_state, state)
     return Unrolled(torch.stack(logits), torch.stack(values), state)
+
+
+@torch.no_grad()
+def new_state(policy: Policy, n: int) -> State:
+    """The initial state of n lanes in memory of its own, which can be changed in place."""
+    return tree_map(torch.clone, policy.initial_state(n))
 
 
 def reset_state(state: State, initial: State, starts: Tensor) -> State:

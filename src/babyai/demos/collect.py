@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from babyai.atomic_io import DISK_FULL, PathLike, atomic_file
+from babyai.demos.demonstrate import demonstrate
 from babyai.demos.header import EXPERT_VERSION, DemoFileError, Header, Source, make_header
-from babyai.demos.packed import Demos, pack_demos
+from babyai.demos.packed import Demos
 from babyai.demos.store import DemoFile, DemoWriter
 from babyai.engine import MAX_SEED, Engine, check_seed
 from babyai.expert.expert import ExpertBatch, Style
@@ -201,12 +202,8 @@ def demonstrate_block(level: Level, first_seed: int, count: int, rules: Rules, s
     """The expert's demonstrations of `count` consecutive seeds, and the seeds on which it failed."""
     engine = Engine(level, count, rules=rules)
     engine.reset(first_seed)
-    seeds = first_seed + np.arange(count, dtype=np.int64)
-    levels = np.zeros(count, dtype=np.int32)
-    actions, lengths, rewards = ExpertBatch(engine, style).demonstrate()
-    solved = np.flatnonzero(rewards > 0)
-    demos = pack_demos([level.name], levels, seeds, engine.missions, actions, lengths, rewards, solved)
-    return demos, seeds[rewards <= 0].tolist()
+    demos, unsolved = demonstrate(ExpertBatch(engine, style))
+    return demos, unsolved.tolist()
 
 
 def _collect_block(block: Block, header: Header, style: Style) -> int:

@@ -149,10 +149,10 @@ class Replay:
         rows, levels, seeds, at = (np.array(state[key], dtype=np.int64) for key in ("rows", "levels", "seeds", "at"))
         lanes = np.flatnonzero(at > 0)
         self.source.load(state["source"])
-        demos = self.source.recall(rows[lanes], levels[lanes].astype(np.int32), seeds[lanes])
         self._at[:] = 0
         self._lengths[:] = 0
-        self._load(lanes, demos)
+        if len(lanes):
+            self._load(lanes, self.source.recall(rows[lanes], levels[lanes].astype(np.int32), seeds[lanes]))
         if (at > self._lengths).any():
             raise ValueError("the saved position belongs to another source of demonstrations")
         # A demonstration that has ended needs no world.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from babyai.seeds import TEST_SEED
+
 if TYPE_CHECKING:
     from babyai.evaluation.evaluate import Evaluation
     from babyai.evaluation.players import Player
@@ -17,7 +19,7 @@ def evaluate(
     *,
     levels: str,
     missions: int = 512,
-    first_seed: int = 2 * 10**9,
+    first_seed: int = TEST_SEED,
     sample: bool = False,
     seed: int = 0,
     device: str = "auto",

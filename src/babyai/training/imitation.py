@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from babyai.agents.compilation import compilable
 from babyai.agents.device import Precision
-from babyai.agents.policy import State, Unrolled, copy_state, observation_kind
+from babyai.agents.policy import State, Unrolled, copy_state, new_state, observation_kind
 from babyai.batch import OBSERVATION_FIELDS, Batch, ObservationKind
 from babyai.demos.collect import collect
 from babyai.demos.replay import Replay
@@ -84,7 +84,7 @@ class ImitationLearner:
             precision=precision,
             cuda_graphs=cuda_graphs,
         )
-        self.state: State = policy.initial_state(lanes)  # pyright: ignore[reportCallIssue]
+        self.state: State = new_state(policy, lanes)  # pyright: ignore[reportArgumentType]
         self.learn = self.learner.graph(self._learn, lambda: tree_leaves(self.state))
         """One gradient step on a batch that continues the one before."""
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from babyai.agents.actor import ObservationPacker, choose_actions
 from babyai.agents.compilation import compilable
 from babyai.agents.cuda_graph import CudaGraphFunction
-from babyai.agents.policy import State, copy_state, observation_kind, reset_state
+from babyai.agents.policy import State, copy_state, new_state, observation_kind, reset_state
 from babyai.agents.precision import MixedPrecision
 from babyai.batch import TILE_PIXELS, Batch, ObservationKind
 from babyai.engine import Engine
@@ -68,8 +68,8 @@ class Collector:
         policy: nn.Module = mixed.model
         self.device = next(policy.parameters()).device
         count = engine.num_worlds
-        self.state: State = policy.initial_state(count)  # pyright: ignore[reportCallIssue]
-        self._initial: State = policy.initial_state(count)  # pyright: ignore[reportCallIssue]
+        self.state: State = new_state(policy, count)  # pyright: ignore[reportArgumentType]
+        self._initial: State = new_state(policy, count)  # pyright: ignore[reportArgumentType]
         self.last_actions = torch.full((count,), -1, dtype=torch.long, device=self.device)
         self.starts = np.ones(count, dtype=bool)
         self.generator = np.random.default_rng(seed)
@@ -92,6 +92,8 @@ class Collector:
         steps = self.steps
         engine = self.engine
         count = engine.num_worlds
+        # The initial state may be learned.
+        copy_state(self._initial, self.mixed.model.initial_state(count))  # pyright: ignore[reportCallIssue]
         batch = Batch.empty(steps, count, self._kind, engine.view_size, log_probs=np.float32, values=np.float32)
         rollout = Rollout(batch, states=[], last_values=np.empty(count, dtype=np.float32), returns=[], lengths=[])
         uniforms = self.generator.random((steps + 1, count), dtype=np.float32)
