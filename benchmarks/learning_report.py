@@ -265,13 +265,14 @@ def precision_table(cells: Cells) -> list[str]:
     )
     rows = []
     for title, base, suffix, figure in comparisons:
-        groups = [
+        bf16, float32 = (
             [value for run in find_seeds(cells, f"{base}{end}").values() if (value := figure(run)) is not None]
             for end in (suffix, "-float32")
+        )
+        p = f"p = {welch_test(bf16, float32).p:.2f}" if min(len(bf16), len(float32)) > 1 else ""
+        shown = [
+            f"{mean_and_std(summarize(group))} ({len(group)})" if group else "not measured" for group in (bf16, float32)
         ]
-        enough = all(len(group) > 1 for group in groups)
-        p = f"p = {welch_test(*groups).p:.2f}" if enough else ""
-        shown = [f"{mean_and_std(summarize(group))} ({len(group)})" if group else "not measured" for group in groups]
         rows.append((title, *shown, p))
     return table(("figure", "bf16 (seeds)", "float32 (seeds)", "Welch's test"), rows)
 

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -33,6 +33,8 @@ from babyai.training.ppo import PPO
 from babyai.training.prefetch import Prefetcher
 from babyai.training.provenance import describe_provenance
 
+Size = Literal["small", "big"]
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "training.json"
 ROUNDS = 3
@@ -40,7 +42,7 @@ ROUNDS = 3
 MAX_SECONDS = 600
 
 
-def make_model(size: str, device: torch.device, seed: int = 0) -> torch.nn.Module:
+def make_model(size: Size, device: torch.device, seed: int = 0) -> torch.nn.Module:
     """A new agent on the device."""
     torch.manual_seed(seed)
     return place_model(FilmLSTM(AgentConfig.of(size=size)), device)
@@ -134,7 +136,7 @@ def run_seed(seed: int, device_name: str, updates: int, barrier: Any, times: Any
         barrier.wait()
 
 
-def measure_imitation(device: torch.device, updates: int, size: str, level: str, demos: int) -> dict[str, Any]:
+def measure_imitation(device: torch.device, updates: int, size: Size, level: str, demos: int) -> dict[str, Any]:
     """Imitation from a file at the paper's settings."""
     hyper = ImitationOptions(levels=level, size=size, demos=demos).resolve()
     with tempfile.TemporaryDirectory() as folder:

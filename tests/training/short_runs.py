@@ -32,12 +32,15 @@ PAPER: dict[str, Any] = {"architecture": "bow_endpool_res", "memory_dim": 16}
 
 
 def imitation_options(out: Path, **changes: Any) -> ImitationOptions:
-    return ImitationOptions(**COMMON | IMITATION | {"out": str(out)} | changes)
+    chosen: dict[str, Any] = {**COMMON, **IMITATION, "out": str(out), **changes}
+    return ImitationOptions(**chosen)
 
 
 def dagger_options(out: Path, **changes: Any) -> DaggerOptions:
-    return DaggerOptions(**COMMON | IMITATION | {"out": str(out)} | changes)
+    chosen: dict[str, Any] = {**COMMON, **IMITATION, "out": str(out), **changes}
+    return DaggerOptions(**chosen)
 
 
 def ppo_options(out: Path, **changes: Any) -> PPOOptions:
-    return PPOOptions(**COMMON | PPO | {"out": str(out)} | changes)
+    chosen: dict[str, Any] = {**COMMON, **PPO, "out": str(out), **changes}
+    return PPOOptions(**chosen)

@@ -97,7 +97,7 @@ def test_quiet_prints_nothing(run: Any, capsys: pytest.CaptureFixture[str]) -> N
 def test_options_are_those_of_python(run: Any) -> None:
     """A run started from the command line is the same as one started from Python."""
     run("train", "imitation", *SHORT["imitation"], "--out", "typed", "--learning-rate", "1e-3", "--last-action")
-    common = {name.replace("-", "_"): value for name, value in (COMMON | IMITATION).items()}
+    common: dict[str, Any] = {name.replace("-", "_"): value for name, value in (COMMON | IMITATION).items()}
     options = ImitationOptions(**common, learning_rate=1e-3, last_action=True, out="called")
     imitation.train(options)
     assert_same_run(Path("typed"), Path("called"))

@@ -71,7 +71,7 @@ def test_the_protocols_differ_in_the_bag_of_words(protocol: Any, expected: str) 
 def test_a_run_folder_names_algorithm_levels_architecture_size_and_seed() -> None:
     options = PPOOptions(levels="GoToLocal, BabyAI-Open-v0", seed=4)
     assert options.run_folder("ppo") == "runs/ppo-GoToLocal+Open-bow_endpool_res-small-4"
-    assert PPOOptions(architecture=PATH).run_folder("ppo") == "runs/ppo-GoToLocal-Tiny-small-0"
+    assert PPOOptions(architecture=PATH).run_folder("ppo") == "runs/ppo-GoToLocal-Tiny-0"
     assert PPOOptions(out="elsewhere").run_folder("ppo") == "elsewhere"
 
 

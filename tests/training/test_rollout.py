@@ -137,7 +137,9 @@ def test_batch_normalization_updates_its_statistics_while_acting() -> None:
     ppo = PPO(policy, make_engine(4, 7), PPOHyperparameters(worlds=4, steps=4, recurrence=4))
     assert policy.training
     means = []
-    policy.image_encoder.register_forward_hook(lambda *_: means.append(policy.film1.norm2.running_mean.clone()))
+    policy.image_encoder.register_forward_hook(
+        lambda *_: means.append(policy.film1.get_buffer("norm2.running_mean").clone())
+    )
     ppo.collector.collect()
     # One batch per step, and one for the value after the last.
     assert len(means) == 5 and not any(torch.equal(*pair) for pair in itertools.pairwise(means))

@@ -167,7 +167,7 @@ def test_checkpoints_are_restored_and_old_ones_removed(tmp_path: Path) -> None:
     assert latest.state == {"seen": 3, "best": -np.inf} and latest.model["number"] == 1
     for name, tensor in tensors.items():
         assert torch.equal(latest.tensors[name], tensor) and latest.tensors[name].dtype == tensor.dtype
-    assert names_in(latest.folder) == ["model.safetensors", "training.json", "training.safetensors"]
+    assert names_in(latest.folder) == ["model.safetensors", "training.safetensors"]
 
 
 def test_the_best_holds_the_model_only_and_outlives_the_others(folder: Path) -> None:
@@ -213,7 +213,7 @@ def halve(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip_bit, flip_last_bit, halve, Path.unlink])
-@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "training.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors"])
 def test_a_damaged_checkpoint_is_set_aside(
     folder: Path, damage: Any, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -242,8 +242,8 @@ def test_without_an_intact_checkpoint_nothing_is_changed(folder: Path) -> None:
 
 def test_an_incomplete_checkpoint_is_an_error(folder: Path) -> None:
     checkpoint = folder / "checkpoints" / "000000002"
-    (checkpoint / "training.json").unlink()
-    with pytest.raises(CheckpointError, match=r"000000002.*training\.json"):
+    (checkpoint / "training.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"000000002.*training\.safetensors"):
         read_checkpoint(checkpoint)
 
 

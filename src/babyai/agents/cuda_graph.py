@@ -97,9 +97,10 @@ class CudaGraphFunction:
                 with own_workspaces(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                     outputs = self.function(*placed)
             except RuntimeError as error:
+                reason = str(error).partition("\n")[0]
                 raise RuntimeError(
-                    f"this policy cannot be captured in a CUDA graph: {error}. A captured policy must not copy tensors "
-                    f"between host and device, nor branch on their values. Train it with --no-cuda-graphs."
+                    f"this policy cannot be captured in a CUDA graph ({reason}): it must not copy tensors between host "
+                    f"and device, nor branch on their values. Train it with --no-cuda-graphs."
                 ) from error
             current.wait_stream(stream)
             with torch.no_grad():

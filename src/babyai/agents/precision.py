@@ -52,7 +52,10 @@ class MixedPrecision:
 
     @torch.no_grad()
     def update_weights(self) -> None:
-        """Casts the float32 weights to the copy that computes."""
+        """Casts the float32 weights to the copy that computes, which is put in the same mode (training, evaluation)."""
+        if self.compute is not self.model:
+            for copied, module in zip(self.compute.modules(), self.model.modules(), strict=True):
+                copied.training = module.training
         _copy_all([half for half, _ in self._pairs], [full for _, full in self._pairs])
 
     def backward(self, loss: Tensor) -> None:

@@ -1,5 +1,4 @@
-"""Demonstrations: collected from the expert or recorded from people, stored, checked, and replayed to learners.
+"""Demonstrations: collected from the expert or recorded from people, stored, verified, and replayed for training.
 
-A demonstration is a seed and its actions; whatever else a learner needs comes out of replaying it. Import the module
-you need: this page imports none of them.
+A demonstration is a seed and its actions; replaying it gives the observations. Import the module you need.
 """

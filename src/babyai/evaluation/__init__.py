@@ -1,4 +1,1 @@
-"""How good a player is: success on missions kept for that, with intervals and tests that say how sure this is.
-
-Import the module you need: this page imports none of them.
-"""
+"""Evaluation: success rates on reserved seeds, with intervals and tests. Import the module you need."""

@@ -1,1 +1,1 @@
-"""Learning: imitation, DAgger and PPO, and the folders that keep what a run made. Import the module you need."""
+"""Training: imitation learning, DAgger, PPO, and run folders. Import the module you need."""

@@ -29,7 +29,7 @@ def make_app() -> tyro.extras.SubcommandApp:
     return app
 
 
-def imitation(options: Annotated[ImitationOptions, Flat], /, *, seeds: int = 1) -> None:
+def imitation(options: Annotated[ImitationOptions, Flat], *, seeds: int = 1) -> None:
     """Imitation learning from demonstrations (paper, Appendix C).
 
     Args:
@@ -39,7 +39,7 @@ def imitation(options: Annotated[ImitationOptions, Flat], /, *, seeds: int = 1) 
     train("imitation", options, seeds)
 
 
-def dagger(options: Annotated[DaggerOptions, Flat], /, *, seeds: int = 1) -> None:
+def dagger(options: Annotated[DaggerOptions, Flat], *, seeds: int = 1) -> None:
     """DAgger: imitation learning on states that the agent itself visits, labeled by the expert.
 
     Args:
@@ -49,7 +49,7 @@ def dagger(options: Annotated[DaggerOptions, Flat], /, *, seeds: int = 1) -> Non
     train("dagger", options, seeds)
 
 
-def ppo(options: Annotated[PPOOptions, Flat], /, *, seeds: int = 1) -> None:
+def ppo(options: Annotated[PPOOptions, Flat], *, seeds: int = 1) -> None:
     """Proximal policy optimization from reward (paper, Appendix B).
 
     Args:
@@ -77,7 +77,7 @@ def resume(
         device: Device; default: as before.
         max_minutes: Time limit in minutes; default: none.
         epochs: Maximum number of epochs (imitation, dagger); default: as before.
-        patience: Early stopping after this many validations without improvement; default: as before.
+        patience: Early stopping after more than this many validations without improvement; default: as before.
         frames: Maximum number of frames (ppo); default: as before.
         tensorboard: TensorBoard: also write event files; default: as before.
         quiet: Print nothing; default: as before.
@@ -113,9 +113,9 @@ def read_options(folder: str, changed: dict[str, Any]) -> tuple[str, TrainingOpt
     for name in changed:
         if name not in known:
             raise ValueError(f"{folder} holds a run of {algorithm!r}, which has no option {name!r}")
-    settings = tuple(config["config"].get("settings", ()))
     saved = {name: value for name, value in config["config"].items() if name in known}
     try:
+        settings = tuple(config["config"].get("settings", ()))
         return algorithm, options_class(**saved | changed | {"out": folder, "settings": settings})
     except (TypeError, AttributeError) as error:
         raise RunError(f"config.json in {folder} is damaged: {error}") from None

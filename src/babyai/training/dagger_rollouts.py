@@ -80,11 +80,11 @@ class LabeledRollouts:
 
     def play(self, steps: int) -> Batch:
         """The next T steps of all worlds."""
-        self.actor.update_weights()
         batch = Batch.empty(steps, self.count, self._kind, labels=np.uint8)
         rows = np.arange(self.count)
         num_missions = self.count
         with evaluation_mode(self):
+            self.actor.update_weights()
             for step in range(steps):
                 batch.labels[step] = self._label()
                 started = np.flatnonzero(self._starts) if step else np.arange(self.count)
@@ -181,6 +181,7 @@ class LabeledRollouts:
         self.expert.experts[:] = saved["experts"]
         self._starts[:] = saved["starts"]
         self._last_actions[:] = saved["last_actions"]
+        self._tally[:] = saved["tally"]
         self.actor.last_actions.copy_(torch.from_numpy(self._last_actions.astype(np.int64)))
         for name, tensor in iter_named_leaves(self.actor.state, "state"):
             tensor.copy_(torch.from_numpy(saved[name].copy()))
@@ -196,6 +197,7 @@ class LabeledRollouts:
             "experts": self.expert.experts,
             "starts": self._starts,
             "last_actions": self._last_actions,
+            "tally": self._tally,
         }
 
 

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Algorithm(ABC):
-    """What an algorithm adds to the training loop. It is constructed with a `Session`.
+    """What an algorithm adds to the training loop.
 
     Attributes:
         learner: Makes the gradient steps.
@@ -62,6 +62,14 @@ class Algorithm(ABC):
     updates_per_row: int
     num_updates: int = 0
     validations_since_best: int = 0
+
+    @abstractmethod
+    def __init__(self, session: "Session") -> None:
+        """Opens the data and builds the learner for `session.policy`."""
+
+    @staticmethod  # noqa: B027
+    def check(options: Any) -> None:
+        """Raises if the options cannot be used; called before the run's folder is created."""
 
     @abstractmethod
     def update(self) -> None:
@@ -101,7 +109,7 @@ class Algorithm(ABC):
 
 def fit(
     options: TrainingOptions,
-    make_algorithm: Callable[["Session"], Algorithm],
+    algorithm_class: type[Algorithm],
     *,
     resume: bool = False,
     display: Display | None = None,
@@ -111,7 +119,7 @@ def fit(
 
     Args:
         options: Options of the algorithm.
-        make_algorithm: The algorithm's class.
+        algorithm_class: The algorithm.
         resume: Continue the run in the folder, from its newest checkpoint.
         display: Where to show progress; default: a panel on the terminal.
         stop: Called after each update; True stops the run, which can be resumed.
@@ -119,9 +127,9 @@ def fit(
     Returns:
         The session, closed; everything that matters is in its folder.
     """
-    name = getattr(make_algorithm, "name", "custom")
-    with Session(options, name, resume, display) as session:
-        algorithm = make_algorithm(session)
+    algorithm_class.check(options)
+    with Session(options, algorithm_class.name, resume, display) as session:
+        algorithm = algorithm_class(session)
         try:
             session.restore(algorithm)
             _train(session, algorithm, stop)
@@ -201,18 +209,19 @@ class Session:
         self.best = (-1.0, 0.0)
         self.validations = 0
         self._player = AgentPlayer(self.policy, precision=self.precision)
-        self._stack = ExitStack()
         self._started = time.monotonic()
         self._last_save = time.monotonic()
-        self.run = self._stack.enter_context(self._open_run(algorithm, resume))
-        # A run that is resumed may have been killed before its first checkpoint.
-        if options.init_from is not None and resume and self.run.latest() is None:
-            initialize_from(self.policy, self.agent_config, options.init_from)
-        self._interrupted = self._stack.enter_context(catch_interrupts())
-        if display is None:
-            title = f"{algorithm} {options.levels}"
-            display = self._stack.enter_context(Panel(options.total, options.unit, title, quiet=options.quiet))
-        self._display = display
+        with ExitStack() as stack:
+            self.run = stack.enter_context(self._open_run(algorithm, resume))
+            # A run that is resumed may have been killed before its first checkpoint.
+            if options.init_from is not None and resume and self.run.latest() is None:
+                initialize_from(self.policy, self.agent_config, options.init_from)
+            self._interrupted = stack.enter_context(catch_interrupts())
+            if display is None:
+                title = f"{algorithm} {options.levels}"
+                display = stack.enter_context(Panel(options.total, options.unit, title, quiet=options.quiet))
+            self._display = display
+            self._stack = stack.pop_all()
 
     def _open_run(self, algorithm: str, resume: bool) -> Run:
         folder = self.options.run_folder(algorithm)

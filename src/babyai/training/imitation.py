@@ -105,7 +105,6 @@ class Imitation(Algorithm):
     def __init__(self, session: Session) -> None:
         options = session.options
         assert isinstance(options, ImitationOptions)
-        check_file(options)
         self.options = options
         self.hyper = options.resolve()
         self.updates_per_row = self.hyper.updates_per_epoch
@@ -125,6 +124,11 @@ class Imitation(Algorithm):
         self.frames_per_update = lanes * self.hyper.recurrence
         self._prefetcher = Prefetcher(self.batches, session.device, FIELDS)
         self._demos = 0
+
+    @staticmethod
+    def check(options: ImitationOptions) -> None:
+        """Raises if the demonstration file does not fit."""
+        check_file(options)
 
     def open_batches(self, session: Session, source: DemoSource, lanes: int) -> tuple[Any, int]:
         """The iterator of batches, and how many lanes they have."""

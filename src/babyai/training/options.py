@@ -6,13 +6,17 @@ the protocol, the field is None and `resolve` fills it in.
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+import tyro
 
 from babyai.agents.config import AgentConfig, AnyConfig, is_custom
 
 Rules = Literal["paper", "minigrid"]
 Protocol = Literal["text", "code"]
 BatchNorm = Literal["chunk", "step"]
+# Help of options whose default is described in words: without "(default: None)".
+DESCRIBED = tyro.conf.arg(help_behavior_hint="")
 # Options that may differ when a run is resumed: how long, where and how visibly, but not what.
 RESUME_MAY_CHANGE = (
     *("out", "device", "cuda_graphs", "max_minutes", "checkpoint_seconds", "save_dtype", "tensorboard", "quiet"),
@@ -27,14 +31,14 @@ class TrainingOptions:
 
     levels: str = "GoToLocal"
     """Level, or several separated by commas; `babyai levels` lists them."""
-    out: str | None = None
+    out: Annotated[str | None, DESCRIBED] = None
     """Run folder; default: runs/<algorithm>-<levels>-<architecture>-<size>-<seed>."""
     architecture: str = "bow_endpool_res"
     """Architecture: original, original_endpool, original_endpool_res, bow_endpool_res, pixels_endpool_res; or a policy
     class of your own, `package.module:Class` or `file.py:Class`."""
     size: Literal["small", "big"] = "small"
     """Model size. small: GRU, LSTM with 128 units. big: bidirectional GRU with attention, LSTM with 2048 units."""
-    memory_dim: int | None = None
+    memory_dim: Annotated[int | None, DESCRIBED] = None
     """LSTM units, 0 for an agent without memory; default: 128 (small) or 2048 (big)."""
     instruction: bool = True
     """Instruction input: whether the agent reads its mission."""
@@ -47,7 +51,7 @@ class TrainingOptions:
     the paper's agents (word_dim=64)."""
     protocol: Protocol = "text"
     """Protocol: the paper's text, or the authors' code where the two differ (docs/training.md has the table)."""
-    init_from: str | None = None
+    init_from: Annotated[str | None, DESCRIBED] = None
     """Initial weights: the folder of an agent or a run; default: random."""
     seed: int = 0
     """Random seed of the weights, the order of demonstrations, and sampled actions."""
@@ -59,8 +63,8 @@ class TrainingOptions:
     """Precision: bf16 is mixed precision with weights in float32; auto is bf16 on a GPU and float32 elsewhere."""
     cuda_graphs: bool = True
     """CUDA graphs and torch.compile on a GPU."""
-    max_minutes: float | None = None
-    """Time limit in minutes, after which the run saves and stops; `babyai resume` continues it."""
+    max_minutes: Annotated[float | None, DESCRIBED] = None
+    """Time limit in minutes, after which the run saves and stops (`babyai resume` continues it); default: none."""
     validation_episodes: int = 512
     """Episodes per level in each validation, with seeds from 10^9 on."""
     checkpoint_seconds: float = 60.0
@@ -133,7 +137,8 @@ class TrainingOptions:
     def run_folder(self, algorithm: str) -> str:
         """The run's folder."""
         architecture = self.architecture.rpartition(":")[2]
-        names = [algorithm, "+".join(self.level_names), architecture, self.size, str(self.seed)]
+        size = [] if is_custom(self.architecture) else [self.size]
+        names = [algorithm, "+".join(self.level_names), architecture, *size, str(self.seed)]
         return self.out or f"runs/{'-'.join(names)}"
 
     @property
@@ -149,35 +154,35 @@ class TrainingOptions:
 class ImitationOptions(TrainingOptions):
     """Imitation learning from demonstrations (paper, Appendix C)."""
 
-    demos: int | None = None
-    """Number of demonstrations: the expert's, of the seeds 0, 1, 2, ... of each level."""
-    file: str | None = None
-    """Demonstration file to use instead, or its first `demos` rows."""
+    demos: Annotated[int | None, DESCRIBED] = None
+    """Number of demonstrations: the expert's, of the seeds 0, 1, 2, ... of each level; default: none."""
+    file: Annotated[str | None, DESCRIBED] = None
+    """Demonstration file to use instead, or its first `demos` rows; default: none."""
     endless: bool = False
     """Endless demonstrations: new ones all the time, none seen twice."""
-    level_weights: str | None = None
+    level_weights: Annotated[str | None, DESCRIBED] = None
     """Sampling weights of several levels, separated by commas; default: equal."""
     epochs: int = 200
     """Maximum number of epochs."""
     patience: int = 100
-    """Early stopping after this many validations without improvement."""
-    batch_size: int | None = None
+    """Early stopping after more than this many validations without improvement."""
+    batch_size: Annotated[int | None, DESCRIBED] = None
     """Batch size: a gradient step uses, on average, the frames of this many demonstrations; default: 256 (small) or 128
     (big)."""
-    recurrence: int | None = None
+    recurrence: Annotated[int | None, DESCRIBED] = None
     """Truncated backpropagation through time: steps that gradients flow back; default: 20 (small) or 80 (big)."""
-    epoch_length: int | None = None
+    epoch_length: Annotated[int | None, DESCRIBED] = None
     """Epoch length in demonstrations, after which the agent is validated; default: 25,600 (small), 102,400 (big; code:
     51,200)."""
-    learning_rate: float | None = None
+    learning_rate: Annotated[float | None, DESCRIBED] = None
     """Learning rate of Adam; default: 1e-4 (small) or 5e-5 (big)."""
     lr_decay: float = 0.9
     """Learning-rate decay: the factor applied every 100 epochs (authors' code)."""
-    entropy_coef: float | None = None
+    entropy_coef: Annotated[float | None, DESCRIBED] = None
     """Entropy coefficient; default: 0.01 (big), 0 (small; code: 0.01)."""
-    batch_norm: BatchNorm | None = None
+    batch_norm: Annotated[BatchNorm | None, DESCRIBED] = None
     """Batch-normalization statistics over a chunk of time steps, or over each step; default: chunk (code: step)."""
-    threads: int | None = None
+    threads: Annotated[int | None, DESCRIBED] = None
     """Threads that generate and replay demonstrations; default: the number of processors minus two."""
 
     def __post_init__(self) -> None:
@@ -322,11 +327,11 @@ class PPOOptions(PPOHyperparameters, TrainingOptions):
 
     frames: int = 50_000_000
     """Maximum number of frames."""
-    batch_norm: BatchNorm | None = None
+    batch_norm: Annotated[BatchNorm | None, DESCRIBED] = None
     """Batch-normalization statistics over a chunk of time steps, or over each step; default: chunk (code: step)."""
     validate_every: int = 50
     """Validation interval in updates, always on the same episodes; 0 for none."""
-    window: int | None = None
+    window: Annotated[int | None, DESCRIBED] = None
     """Smoothing window in log rows for the sample efficiency; default: 100, or 10 for GoToRedBallGrey."""
     stop_when_solved: bool = True
     """Early stopping once both sample efficiencies are known."""

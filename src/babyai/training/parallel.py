@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -80,9 +81,9 @@ def train_parallel(
             context.Process(target=_work, args=(algorithm, run, resumed, messages, number, threads))
             for number, (run, resumed) in enumerate(zip(runs, resume, strict=True))
         ]
-        for process in processes:
-            process.start()
         with _forwarding_signals(processes):
+            for process in processes:
+                process.start()
             results = _follow(processes, messages, panel)
     return [
         results.get(number) or RunResult(run.run_folder(algorithm), -1.0, 0, True, "its process was killed")
@@ -97,8 +98,10 @@ def _work(algorithm: str, options: TrainingOptions, resume: bool, messages: Any,
     torch.set_num_threads(threads)
     try:
         result = train_one(algorithm, options, resume, _QueueDisplay(messages, number))
-    except (ValueError, OSError, RuntimeError) as error:
-        result = RunResult(options.run_folder(algorithm), -1.0, 0, True, str(error))
+    except Exception as error:
+        logger.exception("run %s failed", number)
+        reason = str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"
+        result = RunResult(options.run_folder(algorithm), -1.0, 0, True, reason)
     messages.put((number, "result", (result,)))
 
 
@@ -146,10 +149,14 @@ def _follow(processes: Sequence[Any], messages: Any, panel: Panel) -> dict[int, 
 @contextlib.contextmanager
 def _forwarding_signals(processes: Sequence[Any]) -> Iterator[None]:
     """Passes SIGTERM on to the runs. Ctrl-C reaches them anyway, so it only must not end this process."""
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread can catch signals.
+        yield
+        return
 
     def forward(number: int, frame: object) -> None:
         for process in processes:
-            if process.is_alive():
+            if process.pid is not None and process.is_alive():
                 process.terminate()
 
     before = {
@@ -171,8 +178,11 @@ def mps_daemon(device: str) -> Iterator[bool]:
     """
     from babyai.agents.device import find_device
 
-    if find_device(device).type != "cuda" or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
-        yield "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+    if find_device(device).type != "cuda":
+        yield False
+        return
+    if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        yield True
         return
     if shutil.which(MPS_DAEMON) is None:
         logger.warning("%s is not installed, so the runs take turns on the GPU instead of sharing it", MPS_DAEMON)

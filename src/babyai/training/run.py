@@ -3,8 +3,7 @@
     config.json                                  options, command, versions, commit, machine
     metrics.jsonl                                one JSON line per log row
     checkpoints/000000012/model.safetensors      the agent
-    checkpoints/000000012/training.safetensors   optimizer, recurrent state, worlds
-    checkpoints/000000012/training.json          counters and positions
+    checkpoints/000000012/training.safetensors   optimizer, recurrent state, worlds; counters and positions as metadata
     checkpoints/best-000000012/model.safetensors the agent with the best validation
     tensorboard/                                 on request; made from metrics.jsonl
 
@@ -34,7 +33,6 @@ METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 LOCK = ".lock"
 TENSORS = "training.safetensors"
-STATE = "training.json"
 # The x-axis of TensorBoard: the first of these that a row has.
 STEP_METRICS = ("frames", "demos", "update", "epoch")
 # How many checkpoints are kept, besides the best.
@@ -48,12 +46,21 @@ class RunError(ValueError):
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds: its folder, the policy's weights, other tensors (on the CPU), and JSON."""
+    """What a checkpoint holds.
+
+    Attributes:
+        folder: Its folder.
+        model: The policy's weights, on the CPU.
+        tensors: All other tensors.
+        state: All else, as JSON.
+        metrics_bytes: The size of metrics.jsonl at that time.
+    """
 
     folder: Path
     model: dict[str, Tensor]
     tensors: dict[str, Tensor]
     state: dict[str, Any]
+    metrics_bytes: int
 
 
 class Run:
@@ -181,8 +188,8 @@ class Run:
             os.fsync(self._metrics.fileno())
             with atomic_folder(folder) as new:
                 write_model(new / MODEL)
-                write_tensors(new / TENSORS, tensors)
-                (new / STATE).write_text(to_json({"metrics_bytes": self._metrics_size(), "state": state}))
+                metadata = {"metrics_bytes": str(self._metrics_size()), "state": to_json(state)}
+                write_tensors(new / TENSORS, tensors, metadata)
         for old in self._numbered()[:-KEEP]:
             remove_folder(old)
         return folder
@@ -213,17 +220,17 @@ class Run:
 
     def _roll_back(self) -> str | None:
         """Returns to the newest intact checkpoint; returns its name, or None if there is none."""
+        remove_temporaries(self.folder)
         remove_temporaries(self._checkpoints)
         size = 0
         name = None
         damaged = []
         for folder in reversed(self._numbered()):
             try:
-                read_checkpoint(folder)
-                size = _read_json(folder / STATE)["metrics_bytes"]
+                size = read_checkpoint(folder).metrics_bytes
                 name = folder.name
                 break
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, ValueError) as error:
                 logger.warning("checkpoint %s is damaged (%s)", folder, error)
                 damaged.append(folder)
         if damaged and name is None:
@@ -348,18 +355,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     try:
         model, _ = read_tensors(folder / MODEL)
-        tensors, _ = read_tensors(folder / TENSORS)
-        state = _read_json(folder / STATE)["state"]
+        tensors, metadata = read_tensors(folder / TENSORS)
+        return Checkpoint(folder, model, tensors, json.loads(metadata["state"]), int(metadata["metrics_bytes"]))
     except (FileNotFoundError, KeyError) as error:
         raise CheckpointError(f"{folder} is incomplete: {error}") from None
-    return Checkpoint(folder, model, tensors, state)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from None
 
 
 def _truncate_rows(path: Path, size: int) -> None:
