@@ -155,7 +155,7 @@ def imitation_table(cells: Cells) -> list[str]:
     )
     rows = []
     for name, (mean, std, required) in IMITATION.items():
-        rule = f"within {NEAR:.0f} points" if required is None else f"at least {required:.0f}"
+        rule = f"within {NEAR:.0f} points" if required is None else f"at least {required:.0f}, in test too"
         runs = [run for run in find_seeds(cells, f"imitation-{name}").values() if best_mean(run) is not None]
         title = name.removesuffix("-bf16")
         if not runs:
@@ -163,7 +163,9 @@ def imitation_table(cells: Cells) -> list[str]:
             continue
         rates = [100 * (best_mean(run) or 0.0) for run in runs]
         ours = summarize(rates)
-        met = abs(ours.mean - mean) <= NEAR if required is None else ours.mean >= required
+        # A threshold is met only if the test figures, which nothing was selected by, meet it too.
+        tested = min(100 * run["test"]["best"]["success_rate"] for run in runs)
+        met = abs(ours.mean - mean) <= NEAR if required is None else min(ours.mean, tested) >= required
         each = f" ({join(rates, lambda rate: f'{rate:.1f}')})" if len(runs) > 1 else ""
         rows.append(
             (

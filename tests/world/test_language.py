@@ -41,7 +41,6 @@ from babyai.world.language import (
     Descriptor,
     Mission,
     MissionError,
-    count_trips,
     parse_mission,
     random_mission,
     tokenize,
@@ -181,12 +180,6 @@ def test_fields_of_a_written_mission():
 def test_a_blank_world_has_no_mission():
     with pytest.raises(ValueError, match="no mission"):
         Mission.read(make_worlds(1)[0])
-
-
-def test_count_trips():
-    put = Clause(PUT_NEXT, THE_RED_KEY, A_DOOR)
-    assert count_trips(Mission((GO_TO_KEY,))) == 1
-    assert count_trips(Mission((put, GO_TO_KEY), BEFORE, (put,))) == 5
 
 
 @pytest.mark.parametrize(

@@ -170,11 +170,6 @@ class Mission:
         return cls(first, int(world["order"]), second)
 
 
-def count_trips(mission: Mission) -> int:
-    """Returns how many trips the mission takes: two for each "put", one for any other clause."""
-    return sum(2 if clause.verb == PUT_NEXT else 1 for clause in mission.first + mission.second)
-
-
 def parse_mission(text: str) -> Mission:
     """Parses an English sentence; case, white space and the comma before "then" do not matter.
 
