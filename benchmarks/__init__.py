@@ -1,1 +1,1 @@
-"""Measurements of our speed beside that of the peers. Not part of the installed package."""
+"""Benchmarks of babyai and its peers. Not part of the installed package."""

@@ -17,7 +17,7 @@ import numpy as np
 from babyai import LEVELS, Engine
 from babyai.levels.catalog import Rules, find_level
 from babyai.world.codes import TRIPLES
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 from babyai.world.state import position_of
 from tests.reference import encode_grid, generator_state
 
@@ -44,7 +44,7 @@ def _state(engine: Engine, index: int) -> str:
     return repr(
         (
             *(hashlib.sha256(encode_grid(world).tobytes()).hexdigest(), position_of(world.agent), int(world.agent_dir)),
-            *(carried, int(world.step_count), int(world.max_steps), words_of(engine.missions[index])),
+            *(carried, int(world.step_count), int(world.max_steps), detokenize(engine.missions[index])),
             generator_state(world),
         )
     )

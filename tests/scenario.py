@@ -5,7 +5,7 @@ from babyai.world.codes import Action
 from tests.reference import Position, path_to_face
 
 LETTERS = {"l": "left", "r": "right", "f": "forward", "p": "pickup", "d": "drop", "t": "toggle", "n": "done"}
-GOES_ON, WON, LOST = ".", "W", "L"
+ONGOING, WON, LOST = ".", "W", "L"
 
 
 def actions_of(letters: str) -> list[Action]:
@@ -26,7 +26,7 @@ def play(engine: Engine, letters: str | list[Action]) -> str:
     result = ""
     for action in actions_of(letters) if isinstance(letters, str) else letters:
         engine.step([action])
-        result += (WON if engine.rewards[0] > 0 else LOST) if engine.terminated[0] else GOES_ON
+        result += (WON if engine.rewards[0] > 0 else LOST) if engine.terminated[0] else ONGOING
         if engine.done[0]:
             break
     return result

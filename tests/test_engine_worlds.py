@@ -7,7 +7,7 @@ from babyai import Engine, Level
 from babyai.levels.blocks import ANY, add_object, last, place_agent
 from babyai.levels.instruct import go_to
 from babyai.world.codes import BALL, GREEN, Action
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 from tests.reference import differing_fields, objects_of
 from tests.scale import scaled
 from tests.scenario import play
@@ -65,7 +65,7 @@ def test_layout_replaces_only_one_world() -> None:
     images = engine.images.copy()
     engine.lay_out(1, ROOM, "go to the red ball")
     assert objects_of(engine.worlds[1]) == {(3, 1): "red ball", (1, 3): "blue ball"}
-    assert words_of(engine.missions[1]) == "go to the red ball"
+    assert detokenize(engine.missions[1]) == "go to the red ball"
     assert engine.images[1, 3, 4].tolist() == [BALL, 0, 0] and engine.directions[1] == 0
     assert not differing_fields(engine.worlds[[0, 2]], worlds[[0, 2]])
     np.testing.assert_array_equal(engine.images[[0, 2]], images[[0, 2]])
@@ -100,7 +100,7 @@ def test_instruct_changes_the_mission_but_not_the_world() -> None:
     rng_state = engine.worlds[0].rng_low
     engine.step([Action.left, Action.left])
     engine.instruct(0, f"pick up a {thing}")
-    assert words_of(engine.missions[0]) == f"pick up a {thing}"
+    assert detokenize(engine.missions[0]) == f"pick up a {thing}"
     np.testing.assert_array_equal(engine.worlds[0].cells, cells)
     assert engine.worlds[0].step_count == 0 and engine.worlds[0].max_steps == 64
     assert engine.worlds[0].rng_low == rng_state
@@ -143,7 +143,7 @@ def test_custom_and_catalog_levels_share_a_batch(mixed: Engine) -> None:
     alone.reset(0)
     for i in range(0, 6, 2):
         assert list(objects_of(mixed.worlds[i]).values()) == ["green ball"]
-        assert words_of(mixed.missions[i]) == "go to the green ball" and mixed.worlds[i].max_steps == 36
+        assert detokenize(mixed.missions[i]) == "go to the green ball" and mixed.worlds[i].max_steps == 36
     for i in range(1, 6, 2):
         assert set(differing_fields(mixed.worlds[i], alone.worlds[i])) <= {"level"}
         np.testing.assert_array_equal(mixed.images[i], alone.images[i])

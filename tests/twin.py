@@ -60,7 +60,7 @@ def level_of(minigrid_id: str) -> str:
 
 
 def to_text(tokens: np.ndarray) -> str:
-    """Returns the text of mission tokens; independent of `words_of`."""
+    """Returns the text of mission tokens; independent of `detokenize`."""
     return " ".join(VOCABULARY[token] for token in tokens if token).replace(" then", ", then")
 
 

@@ -54,7 +54,7 @@ def show(
     from babyai.engine import Engine
     from babyai.render.frame import draw_world
     from babyai.render.text import describe_view, draw_text
-    from babyai.world.language import words_of
+    from babyai.world.language import detokenize
 
     engine = Engine(level, rules=rules)
     engine.reset([seed])
@@ -62,7 +62,7 @@ def show(
         engine.instruct(0, mission)
     world = engine.worlds[0]
     print(draw_text(world, color=sys.stdout.isatty()))
-    print(f"\nmission: {words_of(engine.missions[0])}\nlimit:   {world.max_steps} steps\n")
+    print(f"\nmission: {detokenize(engine.missions[0])}\nlimit:   {world.max_steps} steps\n")
     print("\n".join(describe_view(engine.images[0])))
     if png is not None:
         from babyai.render.picture import save_png

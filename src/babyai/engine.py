@@ -145,8 +145,8 @@ class Engine:
         chosen = self._check_actions(actions)
         if self._pool is not None:
             # Checked for all shards first: if one action is invalid, no shard may step.
-            invalid = engine_kernels.find_misfit(chosen, self.done, skip_done, 0, self.num_worlds)
-            if invalid != engine_kernels.FINE:
+            invalid = engine_kernels.find_invalid_step(chosen, self.done, skip_done, 0, self.num_worlds)
+            if invalid != engine_kernels.OK:
                 self._raise_step_error(invalid, chosen)
         results = self.run_shards(
             engine_kernels.step_batch,
@@ -380,7 +380,7 @@ def for_kernels(records: np.recarray, dtype: np.dtype) -> np.ndarray:
 
 def _failed_worlds(results: list[int]) -> list[int]:
     """The worlds that kernels reported as failed, at most one per shard."""
-    return [result for result in results if result != engine_kernels.FINE]
+    return [result for result in results if result != engine_kernels.OK]
 
 
 def _explain_faults(faults: int, mission: Mission) -> str:

@@ -1,4 +1,4 @@
-"""The compiled loops over a batch of worlds: reset and step. `engine` is what people call."""
+"""Compiled loops over a batch of worlds: reset and step. `babyai.engine` is their interface."""
 
 import functools
 
@@ -10,14 +10,14 @@ from babyai.levels.dispatch import follow_recipe
 from babyai.levels.draft import MAX_THINGS
 from babyai.world.actions import act
 from babyai.world.codes import KIND_MASK, NUM_ACTIONS, PUT_NEXT, WALL
-from babyai.world.judge import GOES_ON, SUCCESS, begin_tracking, can_be_put, judge
+from babyai.world.judge import ONGOING, SUCCESS, begin_tracking, can_be_put, judge
 from babyai.world.mission import write_mission
 from babyai.world.random import seed_generator
 from babyai.world.state import ENDED, MAX_CLAUSES, NOT_RESET, ORIGIN, STRIDE
 from babyai.world.view import VIEW_SIZE, write_view, write_view_of_size
 
 NO_SEED = -1
-FINE = -1
+OK = -1
 
 
 @njit
@@ -31,7 +31,7 @@ def observe(s, size, views, i):
 
 @njit
 def _finish_reset(s, d, level, size, views, directions, missions, i):
-    """Begins the episode of a world just generated, and shows it."""
+    """Starts the episode of a newly generated world, and writes its observation."""
     begin_episode(s, level)
     write_mission(s, missions[i])
     if level.carrying and not level.minigrid:
@@ -45,9 +45,9 @@ def _finish_reset(s, d, level, size, views, directions, missions, i):
 
 @entry
 def reset_batch(worlds, chosen, seeds, levels, draft, size, views, directions, missions, first, last):
-    """Begins a new episode in each chosen world of [first, last); returns a world that could not be made, or FINE.
+    """Starts an episode in each chosen world of [first, last); returns a world that could not be generated, or OK.
 
-    A seed of NO_SEED lets the world's generator go on. `draft` must not be shared with another thread.
+    With a seed of NO_SEED the world's generator continues. `draft` must not be shared with another thread.
     """
     d = draft[0]
     for i in range(first, last):
@@ -65,14 +65,14 @@ def reset_batch(worlds, chosen, seeds, levels, draft, size, views, directions, m
             s.status = NOT_RESET
             return i
         _finish_reset(s, d, level, size, views, directions, missions, i)
-    return FINE
+    return OK
 
 
 @functools.cache
 def compile_reset(recipe):
-    """`reset_batch` for worlds of one level whose recipe comes from outside; compiled for this process only.
+    """`reset_batch` for worlds of one level with a custom recipe; compiled for this process only.
 
-    The loop stands here a second time because Numba cannot keep one on disk that is handed a function.
+    The loop is repeated here because Numba cannot cache a function that is passed another one.
     """
     follow = njit(recipe)
 
@@ -94,17 +94,17 @@ def compile_reset(recipe):
                 s.status = NOT_RESET
                 return i
             _finish_reset(s, d, level, size, views, directions, missions, i)
-        return FINE
+        return OK
 
     return reset_own_batch
 
 
 @entry
 def instruct_world(worlds, i, levels, draft, definite, own_limit):
-    """Begins an episode with the mission already in the record, in the world as it stands.
+    """Starts an episode with the mission that is already in the record, in the world as it is.
 
-    Returns the bits of the descriptors that name nothing here and, from bit 8 on, of the put clauses that cannot be
-    carried out; 0 if all is well. `own_limit` lets the level's fixed time limit stand.
+    Returns a bit for each descriptor that matches nothing and, from bit 8 on, for each put clause that is impossible;
+    0 if there are none. With `own_limit`, the level's fixed time limit applies.
     """
     s, d = worlds[i], draft[0]
     d.count = 0
@@ -127,7 +127,7 @@ def instruct_world(worlds, i, levels, draft, definite, own_limit):
 
 @entry
 def observe_batch(worlds, chosen, size, views, directions, missions, first, last):
-    """Shows the chosen worlds of [first, last) as they stand."""
+    """Writes the observations of the chosen worlds of [first, last)."""
     for i in range(first, last):
         if chosen[i]:
             s = worlds[i]
@@ -137,12 +137,12 @@ def observe_batch(worlds, chosen, size, views, directions, missions, first, last
 
 
 @entry
-def find_misfit(actions, done, skip_done, first, last):
-    """The first world whose action is out of range, or whose episode has ended without `skip_done`; or FINE."""
+def find_invalid_step(actions, done, skip_done, first, last):
+    """The first world whose action is out of range, or whose episode has ended without `skip_done`; or OK."""
     for i in range(first, last):
         if actions[i] < 0 or actions[i] >= NUM_ACTIONS or (done[i] and not skip_done):
             return i
-    return FINE
+    return OK
 
 
 @njit
@@ -155,18 +155,18 @@ def step_world(s, action):
     verdict = judge(s, action, held, held_tracks)
     reward = 1.0 - 0.9 * (s.step_count / s.max_steps) if verdict == SUCCESS else 0.0
     # Under Minigrid's rules the first view of a Carrying level is out of date as soon as it is shown.
-    return reward, verdict != GOES_ON, s.step_count >= s.max_steps, changed or s.step_count == 1
+    return reward, verdict != ONGOING, s.step_count >= s.max_steps, changed or s.step_count == 1
 
 
 @entry
 def step_batch(worlds, actions, done, skip_done, size, views, directions, rewards, terminated, truncated, first, last):
-    """One action in each world of [first, last) whose episode is not over; returns a world that misfits, or FINE.
+    """One action in each world of [first, last) whose episode is not over; returns a world that misfits, or OK.
 
-    Nothing has been changed if there is a misfit. Worlds whose episode ends now are marked in `done`.
+    Nothing is changed if there is one. Worlds whose episode ends now are marked in `done`.
     """
-    misfit = find_misfit(actions, done, skip_done, first, last)
-    if misfit != FINE:
-        return misfit
+    invalid = find_invalid_step(actions, done, skip_done, first, last)
+    if invalid != OK:
+        return invalid
     for i in range(first, last):
         rewards[i] = 0.0
         terminated[i] = False
@@ -182,4 +182,4 @@ def step_batch(worlds, actions, done, skip_done, size, views, directions, reward
         if changed:
             observe(s, size, views, i)
             directions[i] = s.agent_dir
-    return FINE
+    return OK

@@ -18,7 +18,7 @@ from babyai.atomic_io import PathLike, atomic_file
 from babyai.console import progress
 from babyai.demos.collect import collect
 from babyai.demos.replay import Replay
-from babyai.demos.show import draw_steps, words_of_actions
+from babyai.demos.show import draw_steps, format_actions
 from babyai.demos.sources import FileSource
 from babyai.demos.store import DemoFile
 from babyai.engine import Engine
@@ -134,7 +134,7 @@ def _collect(path: Path, recipe: Recipe, console: Console) -> None:
     console.print(f"{recipe.demos:,} by the expert, {path.stat().st_size:,} bytes in {path}. The first one:\n")
     # The drawing has ANSI colors of its own, which rich must not change.
     print(next(draw_steps(demo, "paper", color=console.is_terminal)).rsplit("\n", 2)[0])
-    console.print(f"\nmission: [bold]{demo.mission}[/bold]\nexpert:  {words_of_actions(demo.actions)}\n")
+    console.print(f"\nmission: [bold]{demo.mission}[/bold]\nexpert:  {format_actions(demo.actions)}\n")
 
 
 def _train(demos: Path, recipe: Recipe, console: Console) -> "Agent":

@@ -22,7 +22,7 @@ from babyai.engine import Engine
 from babyai.render.blit import rgb_views
 from babyai.seeds import VALIDATION_SEED
 from babyai.tree import tree_map
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 from tests.scale import scaled
 
 STEPS = 9
@@ -39,7 +39,7 @@ def play_demo(demo: Demo, level: int, rules: Any = "paper", view_size: int = 7) 
             "image": engine.images[0].tolist(),
             "direction": int(engine.directions[0]),
             "last_action": last_action,
-            "mission": words_of(engine.missions[0]),
+            "mission": detokenize(engine.missions[0]),
             "start": step == 0,
         }
         engine.step([action])
@@ -63,7 +63,7 @@ def lane_of(batches: list[Batch], lane: int) -> Iterator[dict[str, Any]]:
                 "image": batch.images[step, lane].tolist(),
                 "direction": int(batch.directions[step, lane]),
                 "last_action": int(batch.last_actions[step, lane]),
-                "mission": words_of(batch.missions[batch.mission_index[step, lane]]),
+                "mission": detokenize(batch.missions[batch.mission_index[step, lane]]),
                 "start": bool(batch.starts[step, lane]),
                 "action": int(batch.actions[step, lane]),
                 "label": int(batch.labels[step, lane]),

@@ -22,7 +22,7 @@ from babyai.demos.verify import verify
 from babyai.engine import Engine
 from babyai.levels.catalog import LEVELS, find_level
 from babyai.world.codes import MAX_WORDS
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 from tests.scale import scaled
 
 ON_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -108,9 +108,9 @@ def test_spell_missions_equals_words_of() -> None:
     engine = Engine(list(LEVELS)[:40] + ["BossLevel"] * 20, scaled(2000, 60))
     engine.reset(0)
     rows = np.arange(engine.num_worlds)[::-1].copy()
-    assert spell_missions(engine.missions, rows).to_pylist() == [words_of(engine.missions[row]) for row in rows]
+    assert spell_missions(engine.missions, rows).to_pylist() == [detokenize(engine.missions[row]) for row in rows]
     longest = np.full((1, MAX_WORDS), 29, dtype=np.uint8)
-    assert spell_missions(longest, np.arange(1)).to_pylist() == [words_of(longest[0])]
+    assert spell_missions(longest, np.arange(1)).to_pylist() == [detokenize(longest[0])]
 
 
 # ---------------------------------------------------------------- failed writes

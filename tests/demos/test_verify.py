@@ -163,8 +163,8 @@ def test_draw_steps_draws_every_step(small_file: Path) -> None:
         drawings = list(show.draw_steps(demo, file.rules))
     assert len(drawings) == len(demo) + 1 and drawings[0].endswith("step 0: start\n")
     assert f"step {len(demo)}: " in drawings[-1] and f"end of episode, reward {demo.reward:.3f}" in drawings[-1]
-    assert show.words_of_actions(np.array([0, 2, 2, 2, 5])) == "left, forward x 3, toggle"
-    assert show.words_of_actions(np.zeros(0, dtype=np.uint8)) == ""
+    assert show.format_actions(np.array([0, 2, 2, 2, 5])) == "left, forward x 3, toggle"
+    assert show.format_actions(np.zeros(0, dtype=np.uint8)) == ""
 
 
 def test_a_file_of_an_earlier_version_is_still_valid() -> None:

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.vector import VectorEnv
 
 from babyai.envs.adapters import stable_baselines_env, torchrl_env
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 
 pytestmark = [pytest.mark.downstream, pytest.mark.filterwarnings("default")]
 
@@ -62,7 +62,7 @@ def test_stable_baselines_infos_of_finished_episodes(baselines: Any) -> None:
                     expected_infos["episode"]["l"][i],
                 )
     assert ends > 20
-    assert env.env_method("mission_text", indices=[1]) == [words_of(obs["mission"][1])]
+    assert env.env_method("mission_text", indices=[1]) == [detokenize(obs["mission"][1])]
     assert env.get_attr("num_envs") == [4] * 4
     env.close()
 

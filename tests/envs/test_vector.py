@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics, TransformReward
 
 from babyai.envs.vector import BabyAIVectorEnv
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 
 # Thousands of steps, which are too slow without the compiler.
 pytestmark = pytest.mark.compiled
@@ -41,7 +41,7 @@ def random_actions(steps: int, num_envs: int = N, seed: int = 0) -> np.ndarray:
 def assert_same_observations(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     np.testing.assert_array_equal(ours["image"], theirs["image"])
     np.testing.assert_array_equal(ours["direction"], theirs["direction"])
-    assert tuple(words_of(tokens) for tokens in ours["mission"]) == theirs["mission"]
+    assert tuple(detokenize(tokens) for tokens in ours["mission"]) == theirs["mission"]
 
 
 def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: AutoresetMode) -> None:
@@ -61,7 +61,7 @@ def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: Autore
         np.testing.assert_array_equal(ours["final_info"][key], theirs["final_info"][key])
     for i in np.flatnonzero(ours["_final_obs"]):
         last = {key: part[i] for key, part in ours["final_obs"].items()}
-        last["mission"] = words_of(last["mission"])
+        last["mission"] = detokenize(last["mission"])
         for key, part in theirs["final_obs"][i].items():
             np.testing.assert_array_equal(last[key], part)
 
@@ -116,7 +116,7 @@ def test_spaces_and_metadata() -> None:
     assert {key: part[0] for key, part in obs.items()} in env.single_observation_space
     env.step(env.action_space.sample())
     assert env.spec is not None and env.spec.id == "babyai/GoToLocal-v0" and env.num_envs == N
-    assert env.mission_text(2) == words_of(obs["mission"][2])
+    assert env.mission_text(2) == detokenize(obs["mission"][2])
 
 
 def test_seed_may_be_an_integer_a_list_or_an_array() -> None:
@@ -149,7 +149,7 @@ def test_several_levels_in_one_environment() -> None:
     env.reset(seed=0)
     alone = make("BossLevel", num_envs=N)
     obs, _ = alone.reset(seed=0)
-    assert env.mission_text(1) == words_of(obs["mission"][1])
+    assert env.mission_text(1) == detokenize(obs["mission"][1])
     assert [env.engine.levels[k].name for k in env.engine.worlds.level] == ["GoToObj", "BossLevel", "PutNext"] * 2
 
 

@@ -172,7 +172,7 @@ def test_gives_up_if_the_key_is_locked_in():
 
 
 def assert_gives_up(engine: Engine, teacher: ExpertBatch, reason: int) -> None:
-    teacher.begin()
+    teacher.reset()
     while (advice := teacher.advise())[0] != NO_ADVICE:
         engine.step(advice)
     assert engine.worlds[0].step_count < 10

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from babyai import Engine
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 from babyai.world.state import position_of
 from tests.reference import encode_grid, generator_state
 from tests.scale import COMPILER_OFF
@@ -44,7 +44,7 @@ def describe_start(engine: Engine, index: int) -> dict:
         "seed": int(world.seed),
         "w": int(world.width),
         "h": int(world.height),
-        "mission": words_of(engine.missions[index]),
+        "mission": detokenize(engine.missions[index]),
         "dir": int(engine.directions[index]),
         "pos": list(position_of(world.agent)),
         "max_steps": int(world.max_steps),

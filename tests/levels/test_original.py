@@ -7,7 +7,7 @@ import pytest
 
 from babyai import Engine
 from babyai.world.codes import COLORS, VECTORS, Action
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 from babyai.world.state import position_of
 from tests.reference import (
     Position,
@@ -43,7 +43,7 @@ def test_put_next_matches_the_paper() -> None:
         objects = objects_of(world)
         assert len(objects) == 18 and everything_is_reachable(world)
         assert all(door.startswith("closed") for door in doors_of(world).values())
-        article, color, kind, other_article, other_color, other_kind = mission.fullmatch(words_of(tokens)).groups()
+        article, color, kind, other_article, other_color, other_kind = mission.fullmatch(detokenize(tokens)).groups()
         moved = [place for place, thing in objects.items() if thing == f"{color} {kind}"]
         fixed = [place for place, thing in objects.items() if thing == f"{other_color} {other_kind}"]
         assert (article == "the") == (len(moved) == 1) and (other_article == "the") == (len(fixed) == 1)
@@ -138,7 +138,7 @@ def check_frame(engine: Engine, index: int, geometry: tuple, agent: tuple, missi
     rows, columns, size = geometry
     assert (world.width, world.height) == ((size - 1) * columns + 1, (size - 1) * rows + 1)
     assert (position_of(world.agent), int(world.agent_dir)) == agent
-    assert words_of(engine.missions[index]) == mission
+    assert detokenize(engine.missions[index]) == mission
     assert world.max_steps == trips * size**2 * rows * columns
     return world
 

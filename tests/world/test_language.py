@@ -41,10 +41,10 @@ from babyai.world.language import (
     Descriptor,
     Mission,
     MissionError,
+    detokenize,
     parse_mission,
     random_mission,
     tokenize,
-    words_of,
 )
 from babyai.world.state import make_worlds
 
@@ -81,7 +81,7 @@ missions = st.one_of(
 def test_text_tokens_and_record_round_trip(mission):
     text = str(mission)
     assert parse_mission(text) == mission
-    assert words_of(tokenize(text)) == text
+    assert detokenize(tokenize(text)) == text
     worlds = make_worlds(1)
     mission.write(worlds[0])
     assert Mission.read(worlds[0]) == mission
@@ -95,7 +95,7 @@ def test_random_missions_round_trip_and_cover_the_grammar():
         mission.write(worlds[0])
         text = str(mission)
         assert parse_mission(text) == Mission.read(worlds[0]) == mission
-        assert words_of(tokenize(text)) == text
+        assert detokenize(tokenize(text)) == text
     shapes = {(mission.order, len(mission.first), len(mission.second)) for mission in drawn}
     assert len(shapes) == 2 + 4 + 4
     assert {token for mission in drawn for token in tokenize(str(mission)).tolist()} == set(range(len(VOCABULARY)))
@@ -111,7 +111,7 @@ def test_minigrid_missions_round_trip():
     assert len(texts) > 300
     for text in texts:
         assert str(parse_mission(text)) == text
-        assert words_of(tokenize(text)) == text
+        assert detokenize(tokenize(text)) == text
 
 
 def is_valid_clause(verb, thing, target):
@@ -296,10 +296,10 @@ def test_tokens_are_indices_into_the_vocabulary():
     assert (tokens.dtype, tokens.shape) == (np.uint8, (MAX_WORDS,))
     assert [VOCABULARY[token] for token in tokens[:5]] == ["open", "a", "door", "then", "go"]
     assert not tokens[5:].any()
-    assert words_of(np.zeros(5, dtype=np.int64)) == ""
+    assert detokenize(np.zeros(5, dtype=np.int64)) == ""
     for wrong in (len(VOCABULARY), -1):
         with pytest.raises(ValueError, match=f"token id {wrong}; expected 0 to 32"):
-            words_of(np.array([1, wrong]))
+            detokenize(np.array([1, wrong]))
 
 
 def test_the_language_module_does_not_import_numba():

@@ -1,4 +1,4 @@
-"""Acting: a policy plays N episodes side by side, from what the worlds show to actions."""
+"""Acting: a policy plays N episodes in parallel, from observations to actions."""
 
 from functools import partial
 

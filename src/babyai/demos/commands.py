@@ -93,10 +93,10 @@ def show(
 
 def _draw(screen: Any, demo: Any, row: int, rules: Any, every_step: bool, delay: float) -> None:
     """Draws one episode."""
-    from babyai.demos.show import draw_steps, words_of_actions
+    from babyai.demos.show import draw_steps, format_actions
 
     screen.print(f"\nrow {row}: {demo.level}, seed {demo.seed}: {demo.mission}")
-    screen.print(f"{words_of_actions(demo.actions)}\n")
+    screen.print(f"{format_actions(demo.actions)}\n")
     for step, text in enumerate(draw_steps(demo, rules, color=screen.is_terminal)):
         if every_step or step in (0, len(demo)):
             # Not through rich, which would interpret the brackets in a layout.

@@ -118,7 +118,7 @@ def binary_array(kind: pa.DataType, offsets: np.ndarray, data: np.ndarray) -> pa
 
 
 def spell_missions(missions: np.ndarray, rows: np.ndarray) -> pa.Array:
-    """The chosen rows of `missions`, (N, 72) uint8, in English; a faster `words_of` for batches."""
+    """The chosen rows of `missions`, (N, 72) uint8, in English; a faster `detokenize` for batches."""
     text = np.empty(len(rows) * MAX_WORDS * LONGEST_WORD, dtype=np.uint8)
     offsets = np.empty(len(rows) + 1, dtype=np.int64)
     kernels.spell_batch(missions, rows, LETTERS, WORD_STARTS, offsets, text)

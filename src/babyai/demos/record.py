@@ -17,7 +17,7 @@ from babyai.engine import Engine
 from babyai.levels.catalog import Level, Rules, find_level
 from babyai.render.text import draw_text
 from babyai.world.codes import Action
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 
 # Key bindings. For the names of arrow keys, see `terminal_keys`.
 KEYS = {
@@ -66,7 +66,7 @@ class Recorder:
     @property
     def mission(self) -> str:
         """The mission in English."""
-        return words_of(self.engine.missions[0])
+        return detokenize(self.engine.missions[0])
 
     @property
     def done(self) -> bool:

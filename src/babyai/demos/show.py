@@ -54,7 +54,7 @@ def draw_steps(demo: Demo, rules: Rules, color: bool = False) -> Iterator[str]:
         yield f"{draw_text(engine.worlds[0], color=color)}\nstep {step}: {caption}\n"
 
 
-def words_of_actions(actions: np.ndarray) -> str:
+def format_actions(actions: np.ndarray) -> str:
     """Names of actions, with repetitions counted: "left, forward x 3, toggle"."""
     if not len(actions):
         return ""

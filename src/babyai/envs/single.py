@@ -19,7 +19,7 @@ from babyai.levels.layout import parse_layout
 from babyai.render.blit import rgb_views
 from babyai.render.frame import full_view
 from babyai.render.text import describe_view, draw_text
-from babyai.world.language import Mission, words_of
+from babyai.world.language import Mission, detokenize
 
 RENDER_MODES = ("rgb_array", "ansi")
 OPTIONS = ("mission", "layout")
@@ -123,7 +123,7 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         if self._observation == "rgb":
             # In Minigrid's Carrying levels the first symbolic view does not show the carried object; the pixels do.
             self.engine.observe(0)
-        self.mission = words_of(self.engine.missions[0])
+        self.mission = detokenize(self.engine.missions[0])
         return self._observe(), {}
 
     def step(self, action: int | np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
@@ -136,7 +136,7 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         except (TypeError, OverflowError):
             raise TypeError(f"an action must be an integer 0..6 (see babyai.Action), not {action!r}") from None
         engine = self.engine
-        if engine_kernels.step_batch(*self._step_arguments) != engine_kernels.FINE:
+        if engine_kernels.step_batch(*self._step_arguments) != engine_kernels.OK:
             # The kernel has changed nothing, so the engine's own step raises the error that explains the problem.
             engine.step(self._action)
         reward = engine.rewards.item()
@@ -192,7 +192,7 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
     def restore(self, snapshot: bytes) -> dict[str, Any]:
         """Restores the world from a snapshot; returns the observation."""
         self.engine.restore(0, snapshot)
-        self.mission = words_of(self.engine.missions[0])
+        self.mission = detokenize(self.engine.missions[0])
         return self._observe()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from babyai.levels.catalog import Level, Rules
 from babyai.render.blit import blit_views, rgb_views, view_tiles
 from babyai.render.frame import draw_world
 from babyai.render.text import draw_text
-from babyai.world.language import words_of
+from babyai.world.language import detokenize
 
 RENDER_MODES = ("rgb_array", "ansi")
 OBSERVATIONS = tuple(kind for kind in get_args(Observation) if kind != "text")
@@ -241,7 +241,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
 
     def mission_text(self, index: int) -> str:
         """The mission of one world in English."""
-        return words_of(self.engine.missions[index])
+        return detokenize(self.engine.missions[index])
 
     def snapshot(self, index: int) -> bytes:
         """The complete state of one world, including its random generator, for `restore`."""

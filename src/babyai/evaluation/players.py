@@ -118,7 +118,7 @@ class ExpertPlayer:
         if self._batch is None:
             raise RuntimeError("call begin(engine) before act(engine, starts)")
         if starts.any():
-            self._batch.begin(starts)
+            self._batch.reset(starts)
         advice = self._batch.advise()
         return np.where(advice < 0, int(Action.done), advice)
 

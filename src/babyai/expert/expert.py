@@ -40,9 +40,9 @@ class ExpertBatch:
         self._records = for_kernels(self.experts, EXPERT)
         self._searches = [for_kernels(make_search(), SEARCH) for _ in engine.shards]
         self._starts = [for_kernels(make_worlds(1), WORLD) for _ in engine.shards]
-        self.begin()
+        self.reset()
 
-    def begin(self, chosen: np.ndarray | None = None) -> None:
+    def reset(self, chosen: np.ndarray | None = None) -> None:
         """Resets the experts of worlds whose episode has just started.
 
         Args:
@@ -137,7 +137,7 @@ class Expert:
         episode = (int(world.rng_high), int(world.rng_low))
         steps = int(world.step_count)
         if episode != self._episode or steps < self._steps or steps == 0:
-            self._batch.begin()
+            self._batch.reset()
         self._episode = episode
         self._steps = steps
         advice = int(self._batch.advise(None if taken is None else np.array([taken]))[0])

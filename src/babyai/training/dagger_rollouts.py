@@ -155,7 +155,7 @@ class LabeledRollouts:
         self._num_started += count
         self.engine.worlds.level[chosen] = self._mixture.take(count)
         self.engine.reset(seeds, chosen)
-        self.expert.begin(chosen)
+        self.expert.reset(chosen)
         self._starts |= chosen
 
     # ------------------------------------------------------------ checkpoints

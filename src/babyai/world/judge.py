@@ -37,7 +37,7 @@ from babyai.world.codes import (
 from babyai.world.state import DONE_ACTIONS, LENIENT, MAX_CLAUSES, MAX_DESCRIPTORS, ORIGIN, STRIDE
 from babyai.world.view import VECTOR_X, VECTOR_Y
 
-GOES_ON, SUCCESS, FAILURE = range(3)
+ONGOING, SUCCESS, FAILURE = range(3)
 # `matches` relies on this.
 assert DOOR == LOCKED_DOOR + 1
 
@@ -180,23 +180,23 @@ def _check_clause(s, k, action, held, held_tracks):
         s.clauses_checked |= 1 << k
     front = front_of(s)
     if verb == GO_TO:
-        return SUCCESS if s.tracks[front - ORIGIN] & bit else GOES_ON
+        return SUCCESS if s.tracks[front - ORIGIN] & bit else ONGOING
     if verb == OPEN:
         kind = s.cells[front] & KIND_MASK
         if action != TOGGLE or (kind != DOOR and kind != LOCKED_DOOR):
-            return GOES_ON
+            return ONGOING
         if s.tracks[front - ORIGIN] & bit and s.cells[front] & OPAQUE == 0:
             return SUCCESS
-        return FAILURE if strict else GOES_ON
+        return FAILURE if strict else ONGOING
     if verb == PICK_UP:
         if action != PICKUP or not s.carrying:
-            return GOES_ON
+            return ONGOING
         if not held and s.carried_tracks & bit:
             return SUCCESS
-        return FAILURE if strict else GOES_ON
+        return FAILURE if strict else ONGOING
     if action == DROP and held_tracks & bit and not s.carrying and _next_to_tracked(s, front, bit << 1):
         return SUCCESS
-    return GOES_ON
+    return ONGOING
 
 
 @njit
@@ -210,7 +210,7 @@ def _judge_clause(s, k, action, held, held_tracks):
         s.clauses_matched |= 1 << k
     else:
         s.clauses_matched &= 255 ^ (1 << k)
-    return GOES_ON
+    return ONGOING
 
 
 @njit
@@ -222,12 +222,12 @@ def _judge_side(s, first, action, held, held_tracks):
     for k in range(first, first + 2):
         if not (int(s.clauses_done) >> k) & 1 and _judge_clause(s, k, action, held, held_tracks) == SUCCESS:
             s.clauses_done |= 1 << k
-    return SUCCESS if s.clauses_done & both == both else GOES_ON
+    return SUCCESS if s.clauses_done & both == both else ONGOING
 
 
 @njit
 def judge(s, action, held, held_tracks):
-    """Returns GOES_ON, SUCCESS or FAILURE after an action.
+    """Returns ONGOING, SUCCESS or FAILURE after an action.
 
     `held` and `held_tracks` are what the agent carried before the action.
     """
@@ -243,4 +243,4 @@ def judge(s, action, held, held_tracks):
     # The other side is judged by the same action. In the reference that action can fail it, which makes some strict
     # missions impossible; under the paper's rules it can only fulfill it.
     verdict = _judge_side(s, later, action, held, held_tracks)
-    return GOES_ON if verdict == FAILURE and s.options & LENIENT else verdict
+    return ONGOING if verdict == FAILURE and s.options & LENIENT else verdict

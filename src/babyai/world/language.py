@@ -199,7 +199,7 @@ def tokenize(text: str) -> np.ndarray:
     return tokens
 
 
-def words_of(tokens: np.ndarray) -> str:
+def detokenize(tokens: np.ndarray) -> str:
     """Returns the text of `tokens`, (L,) integers, up to the first 0; the inverse of `tokenize`."""
     words = []
     for token in np.asarray(tokens).tolist():
