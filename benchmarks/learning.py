@@ -28,8 +28,8 @@ from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
 from babyai.evaluation.statistics import best_rolling_mean
 from babyai.training.commands import OPTIONS
-from babyai.training.fit import fit
-from babyai.training.parallel import find_algorithm, mps_daemon
+from babyai.training.fit import find_algorithm, fit
+from babyai.training.parallel import mps_daemon
 from babyai.training.provenance import describe_provenance
 from babyai.training.run import holds_run, read_rows
 

@@ -39,7 +39,7 @@ class Batch:
     last_actions: Array
     """(T, N) int8, the action of the step before; -1 where an episode starts."""
     missions: Array
-    """(M, L) uint8 token ids, padded with 0."""
+    """(M, L) uint8 token ids, padded with 0. M varies, and rows that `mission_index` does not use may be all zeros."""
     mission_index: Array
     """(T, N) int32, the row of `missions` that holds."""
     starts: Array

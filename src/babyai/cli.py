@@ -16,7 +16,7 @@ def levels(*, paper: bool = False) -> None:
     """List the levels: name, size, step limit, and the task.
 
     Args:
-        paper: Paper: only its nineteen levels.
+        paper: Only the paper's 19 levels.
     """
     from rich.console import Console
     from rich.table import Table
@@ -92,7 +92,7 @@ def main() -> None:
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
     app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
     try:
-        app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld. `--version` too.")
+        app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld. Also: --version.")
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Output that is still buffered when Python exits goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

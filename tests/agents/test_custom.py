@@ -116,7 +116,7 @@ def test_loading_runs_no_code_without_consent(file: Path) -> None:
     path = f"{file}:BagReader"
     Agent.create(path, hidden=8).save(file.parent / "agent")
     before = count_runs(file)
-    with pytest.raises(ValueError, match=r"my_policies\.py:BagReader.*model_class.*trust=True"):
+    with pytest.raises(ValueError, match=r"my_policies\.py:BagReader.*trust=True.*model_class"):
         Agent.load(file.parent / "agent")
     assert count_runs(file) == before
     Agent.load(file.parent / "agent", trust=True)

@@ -16,9 +16,9 @@ import torch
 from babyai import cli
 from babyai.agents.agent import Agent
 from babyai.training import commands, imitation, parallel
+from babyai.training.fit import RunResult
 from babyai.training.learner import Learner
 from babyai.training.options import ImitationOptions
-from babyai.training.parallel import RunResult
 from babyai.training.run import read_config, read_rows
 from tests.training.same import assert_same_run
 from tests.training.short_runs import imitation_options
@@ -96,9 +96,9 @@ def test_quiet_prints_nothing(run: Any, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_options_are_those_of_python(run: Any) -> None:
     """A run started from the command line is the same as one started from Python."""
-    run("train", "imitation", *SHORT["imitation"], "--out", "typed", "--learning-rate", "1e-3", "--last-action")
+    run("train", "imitation", *SHORT["imitation"], "--out", "typed", "--learning-rate", "1e-3", "--lr-decay", "0.5")
     common: dict[str, Any] = {name.replace("-", "_"): value for name, value in (COMMON | IMITATION).items()}
-    options = ImitationOptions(**common, learning_rate=1e-3, last_action=True, out="called")
+    options = ImitationOptions(**common, learning_rate=1e-3, lr_decay=0.5, out="called")
     imitation.train(options)
     assert_same_run(Path("typed"), Path("called"))
     typed = read_config("typed")["config"]

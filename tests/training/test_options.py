@@ -107,9 +107,17 @@ def test_settings_reach_the_configuration() -> None:
         PPOOptions(settings=("word_dum=64",)).agent_config()
 
 
-@pytest.mark.parametrize("changes", [{"size": "big"}, {"memory_dim": 8}, {"instruction": False}], ids=name_changes)
-def test_options_of_the_papers_agents_are_refused_for_ones_own(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(changes))}.*--settings"):
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [
+        ({"size": "big"}, "--size"),
+        ({"memory_dim": 8}, "--memory-dim"),
+        ({"instruction": False}, "--instruction"),
+        ({"last_action": True}, "--last-action"),
+    ],
+)
+def test_options_of_the_papers_agents_are_refused_for_ones_own(changes: dict[str, Any], flag: str) -> None:
+    with pytest.raises(ValueError, match=f"{flag}.*--settings"):
         PPOOptions(architecture=PATH, **changes).agent_config()
 
 

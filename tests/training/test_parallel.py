@@ -18,7 +18,9 @@ import torch
 from babyai import cli
 from babyai.agents import device as devices
 from babyai.training import imitation, parallel, ppo
-from babyai.training.parallel import RunResult, find_algorithm, mps_daemon, spread_seeds, train_one, train_parallel
+from babyai.training.commands import spread_seeds
+from babyai.training.fit import RunResult, find_algorithm, train_one
+from babyai.training.parallel import mps_daemon, train_parallel
 from babyai.training.run import read_rows
 from tests.training.same import assert_same_run, newest
 from tests.training.short_runs import imitation_options, ppo_options

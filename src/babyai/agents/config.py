@@ -38,7 +38,8 @@ class AgentConfig:
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
             near = difflib.get_close_matches(self.architecture, ARCHITECTURES, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; choose from {', '.join(ARCHITECTURES)}"
+            known = f"choose from {', '.join(ARCHITECTURES)}, or name a class of your own, file.py:Class"
+            hint = f"; did you mean {near[0]!r}?" if near else f"; {known}"
             raise ValueError(f"unknown architecture {self.architecture!r}{hint}")
         if self.size not in SIZES:
             raise ValueError(f"unknown size {self.size!r}; an agent is 'small' or 'big'")

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,6 +28,17 @@ from babyai.world.view import VIEW_SIZE
 
 SYMBOLIC_SHAPE = (VIEW_SIZE, VIEW_SIZE, 3)
 PIXELS_SHAPE = (VIEW_SIZE * TILE_PIXELS, VIEW_SIZE * TILE_PIXELS, 3)
+
+
+# Missions of a made-up batch, in rows of this many words.
+WORDS = 16
+EXAMPLE_MISSIONS = (
+    "go to the red ball",
+    "open a door",
+    "put the grey key next to the blue box",
+    "pick up a ball and go to a purple door",
+    "go to a green box",
+)
 
 
 class ContractError(ValueError):
@@ -120,8 +132,8 @@ def trusted_class(
         return None
     if model_class is None and not trust:
         raise ValueError(
-            f"{source} holds a policy with custom code, {config.architecture!r}, which loading would run; pass "
-            f"model_class (the class or its import path), or trust=True if you trust the checkpoint"
+            f"{source} holds a policy with custom code, {config.architecture!r}, which loading would run; if you trust "
+            f"it, pass trust=True (--trust), or model_class, the class or its import path (--architecture)"
         )
     chosen = model_class or config.architecture
     return load_class(chosen) if isinstance(chosen, str) else chosen
@@ -142,7 +154,7 @@ def _load_module(name: str) -> ModuleType:
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise ValueError(f"no such file: {path}")
+        raise ValueError(f"no such file: {path} (relative to {Path.cwd()}); run in its folder, or give its full path")
     # Files of the same name in two folders are different modules.
     name = f"_babyai_{path.stem}_{zlib.crc32(os.path.realpath(path).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -150,11 +162,15 @@ def _load_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and type hints look their module up here.
     sys.modules[name] = module
+    # As with `python file.py`, the file may import others in its folder.
+    sys.path.insert(0, str(path.parent.absolute()))
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        sys.path.remove(str(path.parent.absolute()))
     return module
 
 
@@ -235,16 +251,20 @@ def example_batch(pixels: bool = False, steps: int = 3, lanes: int = 2) -> Batch
     starts = torch.zeros(shape, dtype=torch.bool)
     starts[0, 0] = True
     starts[1, 1] = True
-    last_actions = torch.full(shape, 2, dtype=torch.int8)
+    actions = torch.randint(0, 7, shape, generator=generator, dtype=torch.uint8)
+    last_actions = torch.randint(0, 7, shape, generator=generator, dtype=torch.int8)
     last_actions[starts] = -1
+    # Missions are in no particular order, change where an episode starts, and one row is not used.
+    missions = torch.from_numpy(np.stack([tokenize(sentence)[:WORDS] for sentence in EXAMPLE_MISSIONS]))
+    episodes = starts.cumsum(0) + torch.arange(lanes)
     return Batch(
         images=torch.randint(0, 6, (*shape, *image_shape), generator=generator, dtype=torch.uint8),
-        directions=torch.zeros(shape, dtype=torch.uint8),
+        directions=torch.randint(0, 4, shape, generator=generator, dtype=torch.uint8),
         last_actions=last_actions,
-        missions=torch.from_numpy(tokenize("go to the red ball")[:8]).expand(lanes, -1),
-        mission_index=torch.arange(lanes, dtype=torch.int32).expand(shape),
+        missions=torch.cat([missions, torch.zeros_like(missions[:1])]),
+        mission_index=(3 * episodes % len(missions)).int(),
         starts=starts,
-        actions=torch.full(shape, 2, dtype=torch.uint8),
+        actions=actions,
     )
 
 

@@ -83,8 +83,8 @@ def unroll(policy: Policy, batch: Batch, state: State, *, step_by_step: bool = F
     if step_by_step or not isinstance(policy, UnrollPolicy):
         return unroll_steps(policy, batch, state)
     state = tree_map(torch.detach, state)
-    unrolled = policy.unroll(batch, state)
-    return Unrolled(unrolled.logits.float(), unrolled.values.float(), match_dtypes(unrolled.state, state))
+    logits, values, next_state = policy.unroll(batch, state)
+    return Unrolled(logits.float(), values.float(), match_dtypes(next_state, state))
 
 
 def unroll_steps(policy: Policy, batch: Batch, state: State) -> Unrolled:

@@ -125,7 +125,7 @@ def play_lanes(worlds, actions, lengths, at, filled, size, views, rows, out, fir
 def replay_batch(worlds, packed, offsets, lengths, rewards, first, last):
     """Plays demonstration i in world i, for [first, last), until its actions or the episode are at an end.
 
-    Fills in how many actions were played and what the last one earned; a world whose episode continues keeps status RUNNING.
+    Fills in how many actions were played and the last one's reward; an episode that has not ended keeps status RUNNING.
     """
     for i in range(first, last):
         s = worlds[i]

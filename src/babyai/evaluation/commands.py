@@ -27,6 +27,7 @@ def evaluate(
     rules: Literal["paper", "minigrid"] = "paper",
     worlds: int | None = None,
     trust: bool = False,
+    architecture: str | None = None,
     json: Path | None = None,
 ) -> None:
     """Evaluate an agent or the expert: success rates with 95 % intervals, next to the paper's Table 4.
@@ -43,6 +44,7 @@ def evaluate(
         rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
         worlds: Parallel worlds; default: what suits the player.
         trust: Trust the checkpoint: run the code of a custom policy that it names.
+        architecture: Policy class of a custom checkpoint, if not the one that it names: `file.py:Class`.
         json: JSON file to write the results to.
     """
     from babyai.console import console
@@ -50,7 +52,7 @@ def evaluate(
     names = _find_levels(levels, rules)
     if json is not None and not json.absolute().parent.is_dir():
         raise ValueError(f"cannot write the results to {json}: there is no folder {json.parent}")
-    player = _find_player(who, device, precision, sample, seed, trust)
+    player = _find_player(who, device, precision, sample, seed, trust, architecture)
     options = {"missions": missions, "first_seed": first_seed, "worlds": worlds, "rules": rules}
     results: list[Evaluation] = []
     try:
@@ -96,7 +98,9 @@ def _find_levels(levels: str, rules: Any) -> list[str]:
     return [find_level(name.strip(), rules).name for name in levels.split(",")]
 
 
-def _find_player(who: str, device: str, precision: str, sample: bool, seed: int, trust: bool) -> "Player":
+def _find_player(
+    who: str, device: str, precision: str, sample: bool, seed: int, trust: bool, architecture: str | None
+) -> "Player":
     """The player."""
     from babyai.evaluation.players import AgentPlayer, ExpertPlayer, RandomPlayer
 
@@ -109,7 +113,7 @@ def _find_player(who: str, device: str, precision: str, sample: bool, seed: int,
     except ModuleNotFoundError as error:
         raise ValueError(str(error)) from None
     try:
-        model = Agent.load(who, device=device, trust=trust).model
+        model = Agent.load(who, device=device, model_class=architecture, trust=trust).model
     except FileNotFoundError as error:
         raise ValueError(f"{error}; or evaluate expert, teacher or random") from None
     chosen: Any = None if precision == "auto" else precision
@@ -168,8 +172,8 @@ def _verdict(results: "list[Evaluation]") -> list[str]:
         if answer == "open":
             needed = missions_needed(result.success_rate)
             lines.append(
-                f"{result.level}: undecided with {result.successes:,} of {result.missions:,}; "
-                + (f"at this rate about {needed:,} missions would tell" if needed else "no number would tell")
+                f"{result.level}: inconclusive with {result.successes:,} of {result.missions:,}; "
+                + (f"about {needed:,} missions are needed at this rate" if needed else "no number would suffice")
             )
     return lines
 

@@ -2,15 +2,15 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from babyai.training.options import DaggerOptions, ImitationOptions, PPOOptions, TrainingOptions
+from babyai.training.options import DESCRIBED, DaggerOptions, ImitationOptions, PPOOptions, TrainingOptions
 
 if TYPE_CHECKING:
-    from babyai.training.parallel import RunResult
+    from babyai.training.fit import RunResult
 
 OPTIONS: dict[str, type[TrainingOptions]] = {
     "imitation": ImitationOptions,
@@ -62,13 +62,13 @@ def ppo(options: Annotated[PPOOptions, Flat], *, seeds: int = 1) -> None:
 def resume(
     folders: tyro.conf.Positional[tuple[str, ...]],
     *,
-    device: str | None = None,
-    max_minutes: float | None = None,
-    epochs: int | None = None,
-    patience: int | None = None,
-    frames: int | None = None,
-    tensorboard: bool | None = None,
-    quiet: bool | None = None,
+    device: Annotated[str | None, DESCRIBED] = None,
+    max_minutes: Annotated[float | None, DESCRIBED] = None,
+    epochs: Annotated[int | None, DESCRIBED] = None,
+    patience: Annotated[int | None, DESCRIBED] = None,
+    frames: Annotated[int | None, DESCRIBED] = None,
+    tensorboard: Annotated[bool | None, DESCRIBED] = None,
+    quiet: Annotated[bool | None, DESCRIBED] = None,
 ) -> None:
     """Resume training runs that stopped or were killed, from their newest checkpoint.
 
@@ -107,7 +107,10 @@ def read_options(folder: str, changed: dict[str, Any]) -> tuple[str, TrainingOpt
     config = read_config(folder)
     algorithm = config["kind"]
     if algorithm not in OPTIONS:
-        raise RunError(f"{folder} holds a run of {algorithm!r}, which was not started by `babyai train`")
+        raise RunError(
+            f"{folder} holds a run of {algorithm!r}, which `babyai train` does not have; resume it in Python, by "
+            f"fit(options, Algorithm, resume=True)"
+        )
     options_class = OPTIONS[algorithm]
     known = {field.name for field in fields(options_class)}
     for name in changed:
@@ -125,22 +128,29 @@ def train(algorithm: str, options: TrainingOptions, seeds: int) -> None:
     """Trains one agent or several, and prints a summary."""
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, not {seeds}")
-    from babyai.training.parallel import spread_seeds
-
     runs = [options] if seeds == 1 else spread_seeds(options, seeds)
     run_all(algorithm, runs, [False] * len(runs))
+
+
+def spread_seeds(options: TrainingOptions, seeds: int) -> list[TrainingOptions]:
+    """The options of several runs, with the seeds from `options.seed` on, each in a folder of its own."""
+    numbers = range(options.seed, options.seed + seeds)
+    return [replace(options, seed=seed, out=options.out and f"{options.out}-{seed}") for seed in numbers]
 
 
 def run_all(algorithm: str, runs: Sequence[TrainingOptions], resumed: Sequence[bool]) -> None:
     """Trains runs in parallel, or one in this process, and prints a summary."""
     from babyai.console import console
-    from babyai.training.parallel import train_one, train_parallel
 
     quiet = runs[0].quiet
     try:
         if len(runs) == 1:
+            from babyai.training.fit import train_one
+
             results = [train_one(algorithm, runs[0], resumed[0])]
         else:
+            from babyai.training.parallel import train_parallel
+
             results = train_parallel(algorithm, runs, resumed, quiet)
     except KeyboardInterrupt:
         sys.exit("babyai: stopped at once; `babyai resume FOLDER` continues from the last checkpoint")

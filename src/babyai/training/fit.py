@@ -9,7 +9,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -33,6 +34,12 @@ from babyai.training.run import Run
 Stop = Callable[[], bool]
 # The name of torch's generator state in a checkpoint.
 GENERATOR = "generator"
+# The class of each algorithm.
+ALGORITHMS = {
+    "imitation": "babyai.training.imitation:Imitation",
+    "dagger": "babyai.training.dagger:Dagger",
+    "ppo": "babyai.training.ppo:PPORun",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +75,7 @@ class Algorithm(ABC):
         """Opens the data and builds the learner for `session.policy`."""
 
     @staticmethod  # noqa: B027
-    def check(options: Any) -> None:
+    def check_options(options: Any) -> None:
         """Raises if the options cannot be used; called before the run's folder is created."""
 
     @abstractmethod
@@ -127,9 +134,12 @@ def fit(
     Returns:
         The session, closed; everything that matters is in its folder.
     """
-    algorithm_class.check(options)
+    algorithm_class.check_options(options)
     with Session(options, algorithm_class.name, resume, display) as session:
         algorithm = algorithm_class(session)
+        for name in ("learner", "frames_per_update", "updates_per_row"):
+            if not hasattr(algorithm, name):
+                raise AttributeError(f"{algorithm_class.__name__}.__init__ must set {name}; see babyai.training.fit")
         try:
             session.restore(algorithm)
             _train(session, algorithm, stop)
@@ -235,6 +245,11 @@ class Session:
     def folder(self) -> Path:
         """The run's folder."""
         return self.run.folder
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was stopped before its end."""
+        return self.run.interrupted
 
     @property
     def best_success(self) -> float:
@@ -346,3 +361,32 @@ def initialize_from(policy: nn.Module, config: AnyConfig, path: str) -> None:
     ]
     if differences:
         logger.warning("the weights of %s fit, but belong to another agent: %s", path, "; ".join(differences))
+
+
+# ------------------------------------------------------------ by name
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    folder: str
+    best_success: float
+    """The best success rate in validation; negative without one."""
+    validations: int
+    interrupted: bool
+    """Whether it was stopped before its end."""
+    error: str | None = None
+    """Why it failed."""
+
+
+def find_algorithm(name: str) -> Any:
+    """The algorithm's class."""
+    module, _, attribute = ALGORITHMS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def train_one(algorithm: str, options: TrainingOptions, resume: bool = False, display: Any = None) -> RunResult:
+    """Trains in this process."""
+    session = fit(options, find_algorithm(algorithm), resume=resume, display=display)
+    return RunResult(str(session.folder), session.best_success, session.validations, session.interrupted)

@@ -126,7 +126,7 @@ class Imitation(Algorithm):
         self._demos = 0
 
     @staticmethod
-    def check(options: ImitationOptions) -> None:
+    def check_options(options: ImitationOptions) -> None:
         """Raises if the demonstration file does not fit."""
         check_file(options)
 

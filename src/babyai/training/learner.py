@@ -53,6 +53,7 @@ class Learner:
         self.batch_norm = batch_norm
         self.precision: Precision = precision
         self.cuda_graphs = cuda_graphs
+        self._num_loss_metrics = len(metrics)
         self._names = [*metrics, *(["gradient_norm"] if max_grad_norm is not None else [])]
         # How many gradient steps since the last call of `metrics`, and the sums of their metrics.
         self.totals = torch.zeros(1 + len(self._names), dtype=torch.float64, device=self.device)
@@ -62,6 +63,9 @@ class Learner:
         with self.mixed.autocast():
             unrolled = unroll(self.mixed.compute, batch, state, step_by_step=self.batch_norm == "step")
         loss, metrics = self.loss(unrolled, batch)
+        if metrics.shape != (self._num_loss_metrics,):
+            names = ", ".join(self._names[: self._num_loss_metrics])
+            raise ValueError(f"the loss returned metrics of shape {tuple(metrics.shape)}, but these are named: {names}")
         self.mixed.backward(loss)
         if self.max_grad_norm is not None:
             norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
@@ -99,7 +103,7 @@ class Learner:
         set_learning_rate(self.optimizer, learning_rate)
 
     def metrics(self) -> dict[str, float]:
-        """Means over the gradient steps since the last call; waits for the device."""
+        """Means over the gradient steps since the last call; resets them, and waits for the device."""
         count, *sums = self.totals.tolist()
         self.totals.zero_()
         return {name: total / max(1.0, count) for name, total in zip(self._names, sums, strict=True)}

@@ -22,7 +22,7 @@ RESUME_MAY_CHANGE = (
     *("out", "device", "cuda_graphs", "max_minutes", "checkpoint_seconds", "save_dtype", "tensorboard", "quiet"),
 )
 # Options that only apply to the paper's architectures.
-FILM_LSTM_ONLY = ("size", "memory_dim", "instruction")
+FILM_LSTM_ONLY = ("size", "memory_dim", "instruction", "direction", "last_action")
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class TrainingOptions:
     tensorboard: bool = False
     """TensorBoard: also write event files."""
     quiet: bool = False
-    """Quiet: print nothing."""
+    """Print nothing."""
 
-    unit: ClassVar[Literal["demos", "frames"]] = "demos"
+    unit: ClassVar[str] = "demos"
     """What progress is counted in."""
 
     def __post_init__(self) -> None:
@@ -122,9 +122,8 @@ class TrainingOptions:
 
             changed = [name for name in FILM_LSTM_ONLY if getattr(self, name) != getattr(TrainingOptions, name)]
             if changed:
-                raise ValueError(
-                    f"{', '.join(changed)} only apply to the paper's architectures; pass --settings to your own class"
-                )
+                flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+                raise ValueError(f"{flags}: only for the paper's architectures; your own class takes --settings")
             return make_config(self.architecture, **settings)
         chosen: dict[str, Any] = {name: getattr(self, name) for name in ("instruction", "direction", "last_action")}
         chosen["bag_of_words"] = "mean" if self.protocol == "text" else "sum"
@@ -336,7 +335,7 @@ class PPOOptions(PPOHyperparameters, TrainingOptions):
     stop_when_solved: bool = True
     """Early stopping once both sample efficiencies are known."""
 
-    unit: ClassVar[Literal["demos", "frames"]] = "frames"
+    unit: ClassVar[str] = "frames"
 
     def __post_init__(self) -> None:
         from babyai.seeds import VALIDATION_SEED, ppo_seed

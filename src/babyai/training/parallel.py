@@ -15,51 +15,16 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from babyai.training.fit import RunResult, train_one
 from babyai.training.options import TrainingOptions
 from babyai.training.progress import Panel
 
-# The class of each algorithm.
-ALGORITHMS = {
-    "imitation": "babyai.training.imitation:Imitation",
-    "dagger": "babyai.training.dagger:Dagger",
-    "ppo": "babyai.training.ppo:PPORun",
-}
 MPS_DAEMON = "nvidia-cuda-mps-control"
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """How a run ended."""
-
-    folder: str
-    best_success: float
-    """The best success rate in validation; negative without one."""
-    validations: int
-    interrupted: bool
-    """Whether it was stopped before its end."""
-    error: str | None = None
-    """Why it failed."""
-
-
-def find_algorithm(name: str) -> Any:
-    """The algorithm's class."""
-    module, _, attribute = ALGORITHMS[name].partition(":")
-    return getattr(import_module(module), attribute)
-
-
-def train_one(algorithm: str, options: TrainingOptions, resume: bool = False, display: Any = None) -> RunResult:
-    """Trains in this process."""
-    from babyai.training.fit import fit
-
-    session = fit(options, find_algorithm(algorithm), resume=resume, display=display)
-    return RunResult(str(session.folder), session.best_success, session.validations, session.run.interrupted)
 
 
 def train_parallel(
@@ -208,9 +173,3 @@ def mps_daemon(device: str) -> Iterator[bool]:
                 subprocess.run([MPS_DAEMON], input="quit\n", capture_output=True, text=True, check=False)
             for name in environment:
                 os.environ.pop(name, None)
-
-
-def spread_seeds(options: TrainingOptions, seeds: int) -> list[TrainingOptions]:
-    """The options of several runs, with the seeds from `options.seed` on, each in a folder of its own."""
-    numbers = range(options.seed, options.seed + seeds)
-    return [replace(options, seed=seed, out=options.out and f"{options.out}-{seed}") for seed in numbers]

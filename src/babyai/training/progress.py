@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from rich import box
@@ -105,7 +105,7 @@ class Panel:
     def __init__(
         self,
         total: float,
-        unit: Literal["demos", "frames"],
+        unit: str,
         title: str,
         quiet: bool = False,
         *,

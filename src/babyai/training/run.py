@@ -420,7 +420,10 @@ def _compare(
     refused = [name for name in changed if name not in may_change]
     if refused:
         differences = ", ".join(f"{name} was {changed[name][0]!r}, is {changed[name][1]!r}" for name in refused)
-        raise RunError(f"{folder} holds a run with other options ({differences}); use the same, or another folder")
+        raise RunError(
+            f"{folder} holds a run with other options ({differences}); use the same, or another folder. Only these may "
+            f"change: {', '.join(may_change) or 'none'}"
+        )
     return changed
 
 
