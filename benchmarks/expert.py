@@ -16,7 +16,7 @@ import numpy as np
 
 import babyai
 from benchmarks.peers import make_minigrid
-from benchmarks.provenance import ROOT, describe_origin, remember
+from benchmarks.provenance import ROOT, append_history, describe_provenance
 from benchmarks.report import describe, markdown_table, median_ratio, significant, write_between
 from benchmarks.timing import Contestant, measure_round
 
@@ -174,12 +174,12 @@ def iter_with_progress(items: list[Any]) -> Iterator[Any]:
 
 def main(settings: Settings) -> int:
     """Measures, appends to the history and prints the tables; returns the exit status."""
-    origin = describe_origin()
+    origin = describe_provenance()
     results: dict[str, dict[str, Any]] = {"paper": {}, "teacher": {}}
     for style, level in iter_with_progress([(style, level) for style in results for level in babyai.PAPER_LEVELS]):
         results[style][level] = play_missions(level, style, settings.missions)
     speed = measure_speed(settings)
-    entry = remember("expert", origin, asdict(settings), {"styles": results, "speed": speed})
+    entry = append_history("expert", origin, asdict(settings), {"styles": results, "speed": speed})
     tables = {
         "lengths": length_table(results["paper"]),
         "teacher": teacher_table(results["teacher"]),

@@ -15,7 +15,7 @@ PACKAGES = ("numpy", "numba", "gymnasium", "minigrid", "envpool")
 OUTPUT_FILES = ("benchmarks/history.jsonl", "docs/speed.md", "docs/expert.md")
 
 
-def describe_origin() -> dict[str, Any]:
+def describe_provenance() -> dict[str, Any]:
     """Commit, versions, machine and date, as JSON types."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -60,7 +60,7 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def remember(
+def append_history(
     benchmark: str,
     origin: dict[str, Any],
     settings: dict[str, Any],
@@ -71,7 +71,7 @@ def remember(
 
     Args:
         benchmark: Name of the benchmark.
-        origin: `describe_origin()` from before the measurement. If the commit has changed since, the entry is dirty.
+        origin: `describe_provenance()` from before the measurement. If the commit has changed, the entry is dirty.
         settings: Settings of the benchmark.
         results: Results of the benchmark.
         history: History file (JSON lines).

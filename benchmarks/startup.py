@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.provenance import ROOT, describe_origin, remember
+from benchmarks.provenance import ROOT, append_history, describe_provenance
 from benchmarks.report import describe, markdown_table, write_between
 
 HEAVY_MODULES = ("numba", "llvmlite", "torch", "gymnasium", "pyarrow", "scipy", "matplotlib")
@@ -152,12 +152,12 @@ def startup_table(results: Mapping[str, Mapping[str, Any]], starts: Sequence[Sta
 
 def main(settings: Settings) -> int:
     """Measures, appends to the history and prints the table; returns the exit status."""
-    origin = describe_origin()
+    origin = describe_provenance()
     results = {}
     for start in STARTS:
         print(f"{start.title} …", flush=True)
         results[start.name] = measure_start(start, settings.cold_tries if start.cold else settings.tries)
-    entry = remember("startup", origin, asdict(settings), {"starts": results})
+    entry = append_history("startup", origin, asdict(settings), {"starts": results})
     page = f"{startup_table(results)}\n\n{describe(entry)}"
     print(f"\n{page}")
     if settings.write_docs:

@@ -27,7 +27,7 @@ from babyai.engine import Engine
 from babyai.training.options import PPOHyperparameters
 from babyai.training.ppo import PPO
 from benchmarks.eager_ppo import EagerPPO
-from benchmarks.provenance import describe_origin, find_version, remember
+from benchmarks.provenance import append_history, describe_provenance, find_version
 from benchmarks.report import describe, markdown_table, significant, write_between
 
 TITLES = {
@@ -185,11 +185,11 @@ def verdict(results: dict[str, Any]) -> str:
 
 def main(settings: Settings) -> int:
     """Measures, prints the table, and appends the result to the history."""
-    origin = describe_origin()
+    origin = describe_provenance()
     origin["versions"] |= {"torch": find_version("torch")}
     results = measure(settings)
     waiting = {"waiting": os.environ.get("OMP_WAIT_POLICY")}
-    entry = remember("training_cpu", origin, asdict(settings) | waiting, results)
+    entry = append_history("training_cpu", origin, asdict(settings) | waiting, results)
     text = f"{table(results)}\n\n{verdict(results)}"
     print(text)
     if settings.write_docs:

@@ -12,7 +12,7 @@ from typing import Any
 
 import babyai
 from benchmarks import ours, peers
-from benchmarks.provenance import describe_origin, remember
+from benchmarks.provenance import append_history, describe_provenance
 from benchmarks.report import (
     COMPARISONS,
     choose_best,
@@ -137,9 +137,9 @@ def main(settings: Settings) -> int:
     """Measures, appends to the history and prints the tables; returns the exit status."""
     if not ours.has_environments():
         print("babyai.envs.single and babyai.envs.vector are missing: gym.make and gym.make_vec are not measured")
-    origin = describe_origin()
+    origin = describe_provenance()
     results = measure(settings)
-    entry = remember("world", origin, asdict(settings), results)
+    entry = append_history("world", origin, asdict(settings), results)
     table = level_table(results["levels"])
     verdicts, passed = verdict_table(results["levels"], results["bytes_per_world"]["record"])
     page = "\n\n".join([table, LEGEND, verdicts, describe(entry)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ours, peers, report, startup, timing, world
-from benchmarks.provenance import describe_origin, remember
+from benchmarks.provenance import append_history, describe_provenance
 
 TINY = world.Settings(levels=("GoToLocal",), rounds=2, seconds=0.02, worlds=16, envpool_worlds=(8, 16))
 
@@ -95,11 +95,11 @@ def test_verdict_fails_if_one_level_misses_one_requirement(factor: float, passed
 
 def test_history_stores_the_provenance_of_measurements(tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
-    remember("world", describe_origin(), {"rounds": 1}, {"levels": {}}, history)
-    remember("startup", {"commit": "another", "dirty": False}, {}, {"starts": {}}, history)
+    append_history("world", describe_provenance(), {"rounds": 1}, {"levels": {}}, history)
+    append_history("startup", {"commit": "another", "dirty": False}, {}, {"starts": {}}, history)
     first, second = map(json.loads, history.read_text().splitlines())
     assert first["benchmark"] == "world" and second["benchmark"] == "startup"
-    assert set(describe_origin()) <= set(first)
+    assert set(describe_provenance()) <= set(first)
     assert second["dirty"] is True
     assert {"python", "numpy", "numba", "gymnasium", "minigrid", "envpool"} == set(first["versions"])
     assert "Measured" in report.describe(first)

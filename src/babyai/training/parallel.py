@@ -14,13 +14,14 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from babyai.training.fit import RunResult, train_one
 from babyai.training.options import TrainingOptions
-from babyai.training.progress import Panel
+from babyai.training.progress import ADVANCE_INTERVAL, Panel
 
 MPS_DAEMON = "nvidia-cuda-mps-control"
 
@@ -76,6 +77,7 @@ class _QueueDisplay:
     def __init__(self, messages: Any, number: int) -> None:
         self._messages = messages
         self._number = number
+        self._last_advance = 0.0
 
     def note(self, text: str) -> None:
         self._messages.put((self._number, "note", (text,)))
@@ -84,7 +86,10 @@ class _QueueDisplay:
         self._messages.put((self._number, "begin_at", (done,)))
 
     def advance(self, done: float) -> None:
-        self._messages.put((self._number, "advance", (done,)))
+        now = time.monotonic()
+        if now - self._last_advance >= ADVANCE_INTERVAL:
+            self._last_advance = now
+            self._messages.put((self._number, "advance", (done,)))
 
     def update(self, done: float, row: Mapping[str, Any]) -> None:
         self._messages.put((self._number, "update", (done, dict(row))))
