@@ -417,10 +417,10 @@ class ReturnWeightedCloning(Algorithm):
     def tensors(self) -> dict[str, Tensor]:
         return {"memory": self.memory, "totals": self.learner.totals}
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         return {"replay": self.replay.state_dict()}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.replay.load_state_dict(state["replay"])
 
     def close(self) -> None:

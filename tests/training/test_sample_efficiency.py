@@ -54,9 +54,9 @@ def test_both_figures_are_those_of_the_whole_log(seed: int, window: int) -> None
         efficiency.add(returns, [1] * len(returns))
         if number == 205:
             # Stopped and resumed, in the middle of a row.
-            state = json.loads(json.dumps(efficiency.state()))
+            state = json.loads(json.dumps(efficiency.state_dict()))
             efficiency = SampleEfficiency(window, worlds)
-            efficiency.load(state)
+            efficiency.load_state_dict(state)
         if number % 10 == 0:
             efficiency.close_row()
             known_at = known_at or (efficiency.known and number)

@@ -148,7 +148,7 @@ class Replay:
         self._stop()
         rows, levels, seeds, at = (np.array(state[key], dtype=np.int64) for key in ("rows", "levels", "seeds", "at"))
         lanes = np.flatnonzero(at > 0)
-        self.source.load(state["source"])
+        self.source.load_state_dict(state["source"])
         self._at[:] = 0
         self._lengths[:] = 0
         if len(lanes):
@@ -165,7 +165,7 @@ class Replay:
     def _position(self) -> dict[str, Any]:
         worlds = self.engine.worlds
         lanes = {"rows": self._rows, "levels": worlds["level"], "seeds": worlds["seed"], "at": self._at}
-        return {"source": self.source.state()} | {name: values.copy() for name, values in lanes.items()}
+        return {"source": self.source.state_dict()} | {name: values.copy() for name, values in lanes.items()}
 
     # ------------------------------------------------------------ the work
 

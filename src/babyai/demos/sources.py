@@ -1,7 +1,7 @@
 """Sources of demonstrations for replay: a file, reshuffled for each pass, or the expert, endlessly.
 
-A source is a fixed sequence, given its seed, and a position in it. `take` advances the position; `state` and `load`
-save and restore it; `recall` returns demonstrations that were taken before.
+A source is a fixed sequence, given its seed, and a position in it. `take` advances the position; `state_dict` and
+`load_state_dict` save and restore it; `recall` returns demonstrations that were taken before.
 """
 
 import threading
@@ -59,11 +59,11 @@ class DemoSource(Protocol):
         """Demonstrations that were taken before, by row, level and seed."""
         ...
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The position, as JSON."""
         ...
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Moves to a position of a source with the same arguments."""
         ...
 
@@ -154,11 +154,11 @@ class FileSource:
             raise ValueError("the saved position belongs to another file of demonstrations")
         return demos
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The position, as JSON."""
         return {"kind": "file", "positions": list(self._positions), "drawn": self._mixture.position}
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Moves to a position."""
         if state["kind"] != "file" or len(state["positions"]) != len(self._positions):
             raise ValueError("the saved position belongs to another source of demonstrations")
@@ -265,11 +265,11 @@ class ExpertSource:
             raise ValueError("the saved position belongs to an expert that solves missions which this one does not")
         return _join([(demos, np.arange(len(demos)))])
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The position, as JSON."""
         return {"kind": "expert", "begin": self._begin, "taken": self._taken, "block": self.block}
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Moves to a position."""
         if (
             state["kind"] != "expert"

@@ -103,12 +103,12 @@ class Algorithm(ABC):
         """What a checkpoint must hold besides policy and optimizer: tensors, restored in place."""
         return {}
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold besides: anything JSON can hold."""
         return {}
 
-    def load(self, state: dict[str, Any]) -> None:  # noqa: B027
-        """Restores what `state` returned; tensors have been restored already."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
+        """Restores what `state_dict` returned; tensors have been restored already."""
 
     def close(self) -> None:  # noqa: B027
         """Stops threads."""
@@ -284,7 +284,7 @@ class Session:
             for name, tensor in algorithm.tensors().items():
                 tensor.copy_(latest.tensors[name])
         state = latest.state
-        algorithm.load(state["algorithm"])
+        algorithm.load_state_dict(state["algorithm"])
         algorithm.num_updates = state["update"]
         algorithm.validations_since_best = state["validations_since_best"]
         self.best = (state["best"][0], state["best"][1])
@@ -299,7 +299,7 @@ class Session:
             "validations_since_best": algorithm.validations_since_best,
             "best": self.best,
             "validations": self.validations,
-            "algorithm": algorithm.state(),
+            "algorithm": algorithm.state_dict(),
         }
         if is_best:
             # Before the checkpoint: killed in between, the run repeats this update, and the best is best again.

@@ -162,11 +162,11 @@ class Imitation(Algorithm):
         """The carried recurrent state and the metrics' sums."""
         return dict(iter_named_leaves(self.core.state, "state")) | {"totals": self.learner.totals}
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The position in the demonstrations."""
         return {"demos": self._demos, "replay": self.batches.state_dict()}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a position."""
         self._demos = state["demos"]
         self.batches.load_state_dict(state["replay"])
@@ -188,9 +188,9 @@ def mean_length(source: DemoSource) -> float:
     """The mean length of the demonstrations."""
     if isinstance(source, FileSource) and source.weights is None:
         return float(source.demos.lengths.mean())
-    state = source.state()
+    state = source.state_dict()
     lengths = source.take(LENGTH_SAMPLE).lengths
-    source.load(state)
+    source.load_state_dict(state)
     return float(lengths.mean())
 
 

@@ -166,18 +166,18 @@ class PPO:
             "images": torch.from_numpy(engine.images),
         }
 
-    def json_state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The rest of a checkpoint, as JSON."""
-        return {"rollout": self.collector.json_state(), "minibatches": self.generator.bit_generator.state}
+        return {"rollout": self.collector.state_dict(), "minibatches": self.generator.bit_generator.state}
 
-    def load_json_state(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a checkpoint; tensors have been restored already."""
         engine = self.collector.engine
         images = engine.images.copy()
         for index in range(engine.num_worlds):
             engine.restore(index, engine.snapshot(index))
         engine.images[:] = images
-        self.collector.load_json_state(state["rollout"])
+        self.collector.load_state_dict(state["rollout"])
         self.generator.bit_generator.state = state["minibatches"]
 
 
@@ -240,11 +240,11 @@ class PPORun(Algorithm):
         """See `PPO.tensors`."""
         return self.ppo.tensors()
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Generators and counters."""
-        return {"ppo": self.ppo.json_state(), "efficiency": self.efficiency.state()}
+        return {"ppo": self.ppo.state_dict(), "efficiency": self.efficiency.state_dict()}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores generators and counters."""
-        self.ppo.load_json_state(state["ppo"])
-        self.efficiency.load(state["efficiency"])
+        self.ppo.load_state_dict(state["ppo"])
+        self.efficiency.load_state_dict(state["efficiency"])

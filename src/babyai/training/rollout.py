@@ -198,7 +198,7 @@ class Collector:
         """The tensors of a checkpoint, besides the worlds."""
         return dict(iter_named_leaves(self.state, "rollout.state")) | {"rollout.last_actions": self.last_actions}
 
-    def json_state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The rest of a checkpoint, as JSON."""
         return {
             "generator": self.generator.bit_generator.state,
@@ -207,7 +207,7 @@ class Collector:
             "lengths": self._lengths.tolist(),
         }
 
-    def load_json_state(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a checkpoint; tensors and worlds have been restored already."""
         self.generator.bit_generator.state = state["generator"]
         self.starts = np.array(state["starts"], dtype=bool)

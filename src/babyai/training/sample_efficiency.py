@@ -71,11 +71,11 @@ class SampleEfficiency:
         """Whether both figures are known."""
         return self.centered is not None and self.trailing is not None
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The counters, as JSON."""
         return {name: list(value) if isinstance(value, deque) else value for name, value in vars(self).items()}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the counters."""
         vars(self).update(state | {"recent": deque(state["recent"], maxlen=RECENT_EPISODES)})
 
