@@ -160,7 +160,7 @@ def step_world(s, action):
 
 @entry
 def step_batch(worlds, actions, done, skip_done, size, views, directions, rewards, terminated, truncated, first, last):
-    """One action in each world of [first, last) whose episode is not over; returns a world that misfits, or OK.
+    """One action in each world of [first, last) whose episode has not ended; returns a world it is invalid for, or OK.
 
     Nothing is changed if there is one. Worlds whose episode ends now are marked in `done`.
     """
