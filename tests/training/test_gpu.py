@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,12 +243,16 @@ def test_runs_on_three_streams_are_runs_alone(precision: Precision) -> None:
     """Graphs that are replayed at the same time must not share scratch memory. Three float32 runs once hung the GPU."""
     hyper = PPOHyperparameters()
     updates = 4
-    alone: list[list[Rollout]] = []
-    for seed in range(3):
-        trainer = make_ppo(seed, hyper, precision)
-        alone.append([trainer.update() for _ in range(updates)])
-    torch.cuda.synchronize()
-    trainers = [make_ppo(seed, hyper, precision) for seed in range(3)]
+
+    def play_alone() -> list[list[Rollout]]:
+        return [[trainer.update() for _ in range(updates)] for trainer in make_trainers()]
+
+    def make_trainers() -> list[PPO]:
+        return [make_ppo(seed, hyper, precision) for seed in range(3)]
+
+    alone = play_alone()
+    again = play_alone()
+    trainers = make_trainers()
     streams = [torch.cuda.Stream() for _ in range(3)]
     torch.cuda.synchronize()
     together: list[list[Rollout]] = [[], [], []]
@@ -259,12 +262,17 @@ def test_runs_on_three_streams_are_runs_alone(precision: Precision) -> None:
             with torch.cuda.stream(stream):
                 rollouts.append(trainer.update())
     torch.cuda.synchronize()
-    for expected, rollouts in zip(alone, together, strict=True):
-        for one, other in zip(expected, rollouts, strict=True):
-            # An action that rounding changes affects everything that follows in its world.
-            assert (one.batch.actions == other.batch.actions).mean() > 0.9
+    # An action that rounding changes affects everything that follows in its world, so not even the same run twice is
+    # equal throughout.
+    assert agreement_of(alone, together) > agreement_of(alone, again) - 0.05
     for trainer in trainers:
         assert all(np.isfinite(value) for value in trainer.learner.metrics().values())
+
+
+def agreement_of(runs: list[list[Rollout]], others: list[list[Rollout]]) -> float:
+    """How many actions are the same in two groups of runs."""
+    pairs = [(one, other) for run, twin in zip(runs, others, strict=True) for one, other in zip(run, twin, strict=True)]
+    return float(np.mean([(one.batch.actions == other.batch.actions).mean() for one, other in pairs]))
 
 
 # ------------------------------------------------------------ acting
@@ -310,11 +318,12 @@ def test_a_captured_policy_of_ones_own_acts_like_a_plain_one() -> None:
     policy = make_own(TwoMemories).eval()
     captured = Actor(policy, LANES, device="cuda")
     plain = Actor(policy, LANES, device="cuda", cuda_graphs=False)
-    missions = np.zeros((LANES, 72), dtype=np.uint8)
-    missions[:, : batch.missions.shape[1]] = batch.missions
+    arrays = batch.map(np.asarray)
     for step in range(4):
-        arrays = replace(batch, missions=missions).map(np.asarray)
-        observation = (arrays.images[step], missions, arrays.directions[step], arrays.starts[step])
+        seen = arrays.observation(step)
+        missions = np.zeros((LANES, 72), dtype=np.uint8)
+        missions[:, : seen["mission"].shape[1]] = seen["mission"]
+        observation = (seen["image"], missions, seen["direction"], arrays.starts[step])
         assert np.array_equal(captured.act(*observation), plain.act(*observation))
     for ours, theirs in zip(tree_leaves(captured.state), tree_leaves(plain.state), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-3)
