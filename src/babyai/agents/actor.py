@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.device import Precision, find_device
-from babyai.agents.policy import Observation, State, copy_state, new_state, reset_state
+from babyai.agents.policy import Observation, State, allows_cuda_graphs, copy_state, new_state, reset_state
 from babyai.agents.precision import MixedPrecision
 from babyai.batch import count_words
 from babyai.tree import tree_leaves
@@ -103,6 +103,7 @@ class Actor:
         self._generator = np.random.default_rng(seed)
         self._mixed = MixedPrecision(policy, precision)
         self._packer = ObservationPacker(count, self.device)
+        cuda_graphs = cuda_graphs and allows_cuda_graphs(policy)
         settings = {"enabled": cuda_graphs, "exact": precision == "float32"}
         # A CUDA graph cannot branch, so sampling and argmax have one each.
         self._steps = {

@@ -39,23 +39,35 @@ def is_compiling_enabled() -> bool:
 
 def compilable(function: Function) -> Function:
     """Marks a function or method: inside `compiling()` it is compiled for each shape it is called with."""
+    return _compilable(function, dynamic=False)
 
+
+def compilable_dynamic(function: Function) -> Function:
+    """Like `compilable`, but compiled once for all sizes of the first dimension of its tensors."""
+    return _compilable(function, dynamic=True)
+
+
+def _compilable(function: Function, dynamic: bool) -> Function:
     @wraps(function)
     def call(*args: Any) -> Any:
         # Inside a part that is being compiled, this one is compiled along with it.
         if torch.compiler.is_compiling() or not is_compiling_enabled():
             return function(*args)
-        return compile_function(function)(*args)
+        if dynamic:
+            for tensor in args:
+                if isinstance(tensor, torch.Tensor):
+                    torch._dynamo.maybe_mark_dynamic(tensor, 0)
+        return compile_function(function, dynamic)(*args)
 
     return call  # pyright: ignore[reportReturnType]
 
 
 @cache
-def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def compile_function(function: Callable[..., Any], dynamic: bool = False) -> Callable[..., Any]:
     """The compiled form of a function, one for the whole process."""
     # Not something a user could act on.
     warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)
     # A process that trains many agents meets more shapes than torch expects. Before 2.7 the limit had another name.
     limits = torch._dynamo.config
     setattr(limits, "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit", 256)
-    return torch.compile(function, dynamic=False)
+    return torch.compile(function, dynamic=None if dynamic else False)

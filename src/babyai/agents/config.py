@@ -9,6 +9,8 @@ from typing import Any, Literal
 Architecture = Literal["original", "original_endpool", "original_endpool_res", "bow_endpool_res", "pixels_endpool_res"]
 Size = Literal["small", "big"]
 ARCHITECTURES: tuple[str, ...] = Architecture.__args__  # pyright: ignore[reportAttributeAccessIssue]
+# The architecture that draws a map.
+MAP = "map"
 SIZES: tuple[str, ...] = Size.__args__  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -37,8 +39,8 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
-            near = difflib.get_close_matches(self.architecture, ARCHITECTURES, n=1)
-            known = f"choose from {', '.join(ARCHITECTURES)}, or name a class of your own, file.py:Class"
+            near = difflib.get_close_matches(self.architecture, (*ARCHITECTURES, MAP), n=1)
+            known = f"choose from {', '.join((*ARCHITECTURES, MAP))}, or name a class of your own, file.py:Class"
             hint = f"; did you mean {near[0]!r}?" if near else f"; {known}"
             raise ValueError(f"unknown architecture {self.architecture!r}{hint}")
         if self.size not in SIZES:
@@ -96,7 +98,43 @@ class CustomConfig:
             )
 
 
-AnyConfig = AgentConfig | CustomConfig
+@dataclass(frozen=True)
+class MapConfig:
+    """Configuration of the agent that draws a map; `MapConfig.of` fills in what a size implies."""
+
+    architecture: str = "map"
+    """"map"."""
+    size: str = "big"
+    """small: 4 layers of width 128. big: 6 layers of width 256."""
+    dim: int = 256
+    """Width of the transformer."""
+    layers: int = 6
+    """Number of layers."""
+    heads: int = 8
+    """Attention heads."""
+    pixels: bool = False
+    """Always False: it reads symbolic views."""
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise ValueError(f"unknown size {self.size!r}; an agent is 'small' or 'big'")
+        if not (0 < self.dim <= 4096 and 0 < self.layers <= 64 and self.heads > 0) or self.dim % self.heads:
+            raise ValueError(
+                f"dim must be a multiple of heads, up to 4096, and there are 1 to 64 layers, not dim {self.dim}, "
+                f"heads {self.heads}, layers {self.layers}"
+            )
+        if self.architecture != MAP or self.pixels:
+            raise ValueError(f"a map agent has the architecture {MAP!r} and reads symbolic views")
+
+    @classmethod
+    def of(cls, size: str = "big", **settings: object) -> "MapConfig":
+        """The configuration of a size, with any of its settings changed."""
+        _check_names(cls, settings)
+        implied = {"dim": 128, "layers": 4, "heads": 4} if size == "small" else {}
+        return replace(cls(size=size), **(implied | settings))  # pyright: ignore[reportArgumentType]
+
+
+AnyConfig = AgentConfig | MapConfig | CustomConfig
 
 
 def is_custom(architecture: str) -> bool:
@@ -108,9 +146,13 @@ def read_config(data: Any) -> AnyConfig:
     """The configuration that `dataclasses.asdict` turned into plain data."""
     if not isinstance(data, dict) or not isinstance(data.get("architecture"), str):
         raise ValueError(f"a configuration must have an architecture, not {data!r}")
-    config_class = CustomConfig if is_custom(data["architecture"]) else AgentConfig
+    plain: AnyConfig = AgentConfig()
+    if data["architecture"] == MAP:
+        plain = MapConfig()
+    elif is_custom(data["architecture"]):
+        plain = CustomConfig("")
+    config_class = type(plain)
     _check_names(config_class, data)
-    plain = AgentConfig() if config_class is AgentConfig else CustomConfig("")
     for name, value in data.items():
         expected = type(getattr(plain, name))
         if type(value) is not expected:
@@ -118,7 +160,7 @@ def read_config(data: Any) -> AnyConfig:
     return config_class(**data)
 
 
-def _check_names(config_class: type[AgentConfig | CustomConfig], names: Iterable[str]) -> None:
+def _check_names(config_class: type[AnyConfig], names: Iterable[str]) -> None:
     known = [each.name for each in fields(config_class)]
     for name in names:
         if name not in known:

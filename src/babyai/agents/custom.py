@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from babyai.agents.config import AgentConfig, AnyConfig, CustomConfig, is_custom
+from babyai.agents.config import MAP, AgentConfig, AnyConfig, CustomConfig, MapConfig, is_custom
 from babyai.agents.film_lstm.model import FilmLSTM
+from babyai.agents.map.model import MapPolicy
 from babyai.agents.policy import Unrolled, unroll, unroll_steps
 from babyai.batch import TILE_PIXELS, Batch
 from babyai.tree import iter_named_leaves
@@ -54,11 +55,13 @@ def make_config(
     """The configuration of an agent, the paper's or one of your own.
 
     Args:
-        architecture: One of the paper's five; the import path of a class, "package.module:ClassName" or
-            "path/to/file.py:ClassName", which is imported; or a class.
+        architecture: One of the paper's five; "map", the agent that draws a map; the import path of a class,
+            "package.module:ClassName" or "path/to/file.py:ClassName", which is imported; or a class.
         size: "small" (default) or "big"; a class of your own gets it as a keyword argument, if given.
         settings: Other settings of the architecture, or keyword arguments of your class.
     """
+    if architecture == MAP:
+        return MapConfig.of(size or "big", **settings)
     if isinstance(architecture, str) and not is_custom(architecture):
         return AgentConfig.of(architecture, size or "small", **settings)
     own = load_class(architecture) if isinstance(architecture, str) else architecture
@@ -79,6 +82,8 @@ def build_policy(config: AnyConfig, own: type[nn.Module] | None = None) -> nn.Mo
     """
     if isinstance(config, AgentConfig):
         return FilmLSTM(config)
+    if isinstance(config, MapConfig):
+        return MapPolicy(config.dim, config.layers, config.heads)
     own = own or load_class(config.architecture)
     try:
         policy = own(**config.settings)
@@ -126,9 +131,11 @@ def trusted_class(
         model_class: The caller's choice: a class or its import path.
         trust: Whether the class that the checkpoint names may be imported.
     """
-    if isinstance(config, AgentConfig):
+    if not isinstance(config, CustomConfig):
         if model_class is not None:
-            raise ValueError(f"{source} holds the paper's {config.architecture!r}, which takes no model_class")
+            raise ValueError(
+                f"{source} holds an agent of babyai's, {config.architecture!r}, which takes no model_class"
+            )
         return None
     if model_class is None and not trust:
         raise ValueError(

@@ -34,6 +34,7 @@ class Policy(Protocol):
     """What every policy provides.
 
     Optional attributes and methods:
+        cuda_graphs: bool. Whether it can be captured in a CUDA graph. Default: True.
         pixels: bool. Whether it reads RGB frames (56 x 56) instead of symbolic views. Default: False.
         float32_modules(): the submodules whose weights stay in float32 when all others are converted to bf16. A policy
             that has it computes in the dtype of its weights; one without runs under `torch.autocast` in bf16.
@@ -125,6 +126,11 @@ def match_dtypes(state: State, like: State) -> State:
 def copy_state(target: State, source: State) -> None:
     """Copies a state in place, as a CUDA graph needs it."""
     tree_map(lambda place, value: place.copy_(value), target, source)
+
+
+def allows_cuda_graphs(policy: Any) -> bool:
+    """Whether a policy can be captured in a CUDA graph."""
+    return bool(getattr(policy, "cuda_graphs", True))
 
 
 def observation_kind(policy: Any) -> ObservationKind:

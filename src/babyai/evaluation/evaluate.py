@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -87,29 +87,60 @@ def evaluate(
         rules: "paper" or "minigrid".
         progress: Called with the number of finished missions and the total.
     """
+    settings = {"first_seed": first_seed, "worlds": worlds, "rules": rules, "progress": progress}
+    (result,) = evaluate_levels(player, [level], missions=missions, **settings).values()  # pyright: ignore[reportArgumentType]
+    return result
+
+
+def evaluate_levels(
+    player: Player,
+    levels: Sequence[str | Level],
+    *,
+    missions: int = MISSIONS,
+    first_seed: int = TEST_SEED,
+    worlds: int | None = None,
+    rules: Rules = "paper",
+    progress: Progress | None = None,
+) -> dict[str, Evaluation]:
+    """Plays the missions of several levels, all levels in parallel; see `evaluate`.
+
+    Levels with long episodes should come first: the last episodes are played while other worlds idle.
+
+    Returns:
+        The results by level. `seconds` is each level's share of the time, by its number of steps.
+    """
     if missions < 1 or (worlds is not None and worlds < 1):
         raise ValueError(f"there must be at least one mission and one world, not {missions} and {worlds}")
     first_seed = check_seed(first_seed)
     check_seed(first_seed + missions - 1)
     started = time.perf_counter()
-    count = min(missions, worlds or getattr(player, "best_worlds", None) or MAX_WORLDS)
-    engine = Engine(level, count, rules=rules)
+    count = min(missions * len(levels), worlds or getattr(player, "best_worlds", None) or MAX_WORLDS)
+    numbers = np.repeat(np.arange(len(levels)), missions)
+    seeds = np.tile(first_seed + np.arange(missions), len(levels))
+    engine = Engine(levels, count, rules=rules, assignment=numbers[:count])
     with evaluation_mode(player):
-        rewards, lengths = _play(player, engine, missions, first_seed, progress)
-    return _summarize(engine.levels[0].name, rules, first_seed, rewards, lengths, time.perf_counter() - started)
+        rewards, lengths = _play(player, engine, numbers, seeds, progress)
+    rewards = rewards.reshape(len(levels), missions)
+    lengths = lengths.reshape(len(levels), missions)
+    seconds = (time.perf_counter() - started) * lengths.sum(1) / lengths.sum()
+    return {
+        level.name: _summarize(level.name, rules, first_seed, rewards[k], lengths[k], float(seconds[k]))
+        for k, level in enumerate(engine.levels)
+    }
 
 
 def _play(
-    player: Player, engine: Engine, missions: int, first_seed: int, progress: Progress | None
+    player: Player, engine: Engine, levels: np.ndarray, seeds: np.ndarray, progress: Progress | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The reward and the length of each mission: (missions,) each."""
+    """The reward and the length of each mission, given its level and seed: (missions,) each."""
+    missions = len(seeds)
     rewards = np.zeros(missions)
     lengths = np.zeros(missions, dtype=np.int64)
-    step_counts = engine.worlds.view(np.ndarray)["step_count"]
+    worlds = engine.worlds.view(np.ndarray)
     playing = np.arange(engine.num_worlds)  # the mission of each world
     num_started = engine.num_worlds
     num_finished = 0
-    engine.reset(first_seed + playing)
+    engine.reset(seeds[playing])
     player.begin(engine)
     starts = np.ones(engine.num_worlds, dtype=bool)
     while num_finished < missions:
@@ -120,14 +151,15 @@ def _play(
             continue
         # Only the last step of an episode is rewarded.
         rewards[playing[ended]] = engine.rewards[ended]
-        lengths[playing[ended]] = step_counts[ended]
+        lengths[playing[ended]] = worlds["step_count"][ended]
         num_finished += ended.size
         free = ended[: missions - num_started]
         if free.size:
             playing[free] = num_started + np.arange(free.size)
             num_started += free.size
             starts[free] = True
-            engine.reset(first_seed + playing, starts)
+            worlds["level"][free] = levels[playing[free]]
+            engine.reset(seeds[playing], starts)
         if progress is not None:
             progress(num_finished, missions)
     return rewards, lengths

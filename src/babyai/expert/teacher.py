@@ -159,16 +159,19 @@ def _face_and_act(s, e, p, action):
 
 @njit
 def _free_distance_seen(s, e, step):
-    """Returns the distance to the first seen wall or door in a direction, or to the border of the world."""
+    """Returns the distance to the first seen wall or door in a direction, VIEW_SIZE if there is none that near.
+
+    A border that has not been seen does not count: advice must follow from what the agent can know.
+    """
     p = int(s.agent) + step
     distance = 0
     while distance < VIEW_SIZE:
         y, x = divmod(p - ORIGIN, STRIDE)
-        if x == 0 or y == 0 or x == s.width - 1 or y == s.height - 1:
-            break
         kind = int(s.cells[p]) & KIND_MASK
         if is_seen(e, p) and (kind == WALL or kind == DOOR or kind == LOCKED_DOOR):
             break
+        if x == 0 or y == 0 or x == s.width - 1 or y == s.height - 1:
+            return VIEW_SIZE
         distance += 1
         p += step
     return distance

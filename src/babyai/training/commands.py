@@ -1,4 +1,4 @@
-"""The commands `babyai train imitation|dagger|ppo` and `babyai resume`."""
+"""The commands `babyai train imitation|dagger|online-dagger|ppo` and `babyai resume`."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from babyai.training.options import DESCRIBED, DaggerOptions, ImitationOptions, PPOOptions, TrainingOptions
+from babyai.training.options import (
+    DESCRIBED,
+    DaggerOptions,
+    ImitationOptions,
+    OnlineDaggerOptions,
+    PPOOptions,
+    TrainingOptions,
+)
 
 if TYPE_CHECKING:
     from babyai.training.fit import RunResult
@@ -15,6 +22,7 @@ if TYPE_CHECKING:
 OPTIONS: dict[str, type[TrainingOptions]] = {
     "imitation": ImitationOptions,
     "dagger": DaggerOptions,
+    "online-dagger": OnlineDaggerOptions,
     "ppo": PPOOptions,
 }
 # Options without a prefix: `--levels`, not `--options.levels`.
@@ -22,10 +30,10 @@ Flat = tyro.conf.arg(name="")
 
 
 def make_app() -> tyro.extras.SubcommandApp:
-    """`imitation`, `dagger` and `ppo` as one group of commands."""
+    """The algorithms as one group of commands."""
     app = tyro.extras.SubcommandApp()
-    for command in (imitation, dagger, ppo):
-        app.command(name=command.__name__)(command)
+    for command in (imitation, dagger, online_dagger, ppo):
+        app.command(name=command.__name__.replace("_", "-"))(command)
     return app
 
 
@@ -47,6 +55,16 @@ def dagger(options: Annotated[DaggerOptions, Flat], *, seeds: int = 1) -> None:
         seeds: Number of agents to train in parallel, with the random seeds from `--seed` on.
     """
     train("dagger", options, seeds)
+
+
+def online_dagger(options: Annotated[OnlineDaggerOptions, Flat], *, seeds: int = 1) -> None:
+    """Large-scale DAgger for the agent that draws a map: one agent, many levels.
+
+    Args:
+        options: Options of the algorithm.
+        seeds: Number of agents to train in parallel, with the random seeds from `--seed` on.
+    """
+    train("online-dagger", options, seeds)
 
 
 def ppo(options: Annotated[PPOOptions, Flat], *, seeds: int = 1) -> None:

@@ -38,6 +38,7 @@ GENERATOR = "generator"
 ALGORITHMS = {
     "imitation": "babyai.training.imitation:Imitation",
     "dagger": "babyai.training.dagger:Dagger",
+    "online-dagger": "babyai.training.online_dagger:OnlineDagger",
     "ppo": "babyai.training.ppo:PPORun",
 }
 
@@ -218,6 +219,7 @@ class Session:
         # Success rate and mean reward.
         self.best = (-1.0, 0.0)
         self.validations = 0
+        self.evaluated = self.policy
         self._player = AgentPlayer(self.policy, precision=self.precision)
         self._started = time.monotonic()
         self._last_save = time.monotonic()
@@ -257,6 +259,11 @@ class Session:
         return self.best[0]
 
     # ------------------------------------------------------------ validation
+
+    def evaluate_instead(self, policy: nn.Module) -> None:
+        """Validates this policy, and saves it where it is best, instead of the one that is trained."""
+        self.evaluated = policy
+        self._player = AgentPlayer(policy, precision=self.precision)
 
     def validate(self, fresh: bool) -> dict[str, Evaluation]:
         """Plays the validation episodes of each level, new ones each time if `fresh`."""
@@ -305,7 +312,7 @@ class Session:
             # Before the checkpoint: killed in between, the run repeats this update, and the best is best again.
             self.run.save_best(
                 algorithm.num_updates,
-                lambda path: write_agent(path, self.policy, self.agent_config, dtype=self.options.save_dtype),
+                lambda path: write_agent(path, self.evaluated, self.agent_config, dtype=self.options.save_dtype),
             )
         self.run.save(
             algorithm.num_updates,

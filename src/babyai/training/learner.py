@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.device import Precision
-from babyai.agents.policy import State, Unrolled, unroll
+from babyai.agents.policy import State, Unrolled, allows_cuda_graphs, unroll
 from babyai.agents.precision import MixedPrecision
 from babyai.batch import Batch
 from babyai.training.optimizer import make_adam, optimizer_state, set_learning_rate
@@ -52,7 +52,7 @@ class Learner:
         self.max_grad_norm = max_grad_norm
         self.batch_norm = batch_norm
         self.precision: Precision = precision
-        self.cuda_graphs = cuda_graphs
+        self.cuda_graphs = cuda_graphs and allows_cuda_graphs(policy)
         self._num_loss_metrics = len(metrics)
         self._names = [*metrics, *(["gradient_norm"] if max_grad_norm is not None else [])]
         # How many gradient steps since the last call of `metrics`, and the sums of their metrics.

@@ -9,6 +9,8 @@ from torch.optim import Optimizer
 # Appendices B and C of the paper.
 BETAS = (0.9, 0.999)
 EPSILON = 1e-5
+# For the transformer that draws a map.
+ADAMW_BETAS = (0.9, 0.98)
 PREFIX = "optimizer."
 
 
@@ -19,14 +21,31 @@ def make_adam(model: nn.Module, learning_rate: float) -> torch.optim.Adam:
     # A CUDA graph reads the learning rate from the device, so that it can change between replays.
     rate = torch.tensor(learning_rate, device=parameters[0].device) if on_gpu else learning_rate
     adam = torch.optim.Adam(parameters, lr=rate, betas=BETAS, eps=EPSILON, fused=on_gpu, capturable=on_gpu)
+    _create_moments(adam, parameters)
+    return adam
+
+
+def make_adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.AdamW:
+    """An AdamW whose moments exist already; vectors (biases, normalization) do not decay."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [parameter for parameter in parameters if parameter.ndim > 1]},
+        {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
+    ]
+    adamw = torch.optim.AdamW(groups, lr=0.0, betas=ADAMW_BETAS, weight_decay=weight_decay, fused=parameters[0].is_cuda)
+    _create_moments(adamw, parameters)
+    set_learning_rate(adamw, learning_rate)
+    return adamw
+
+
+def _create_moments(optimizer: Optimizer, parameters: list[nn.Parameter]) -> None:
     # A step with zero gradients changes no weights, but creates the moments.
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
-    adam.step()
-    for state in adam.state.values():
+    optimizer.step()
+    for state in optimizer.state.values():
         state["step"].zero_()
-    adam.zero_grad()
-    return adam
+    optimizer.zero_grad()
 
 
 def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:

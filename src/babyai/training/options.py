@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from babyai.agents.config import AgentConfig, AnyConfig, is_custom
+from babyai.agents.config import MAP, AgentConfig, AnyConfig, MapConfig, is_custom
 
 Rules = Literal["paper", "minigrid"]
 Protocol = Literal["text", "code"]
@@ -22,7 +22,7 @@ RESUME_MAY_CHANGE = (
     *("out", "device", "cuda_graphs", "max_minutes", "checkpoint_seconds", "save_dtype", "tensorboard", "quiet"),
 )
 # Options that only apply to the paper's architectures.
-FILM_LSTM_ONLY = ("size", "memory_dim", "instruction", "direction", "last_action")
+FILM_LSTM_ONLY = ("memory_dim", "instruction", "direction", "last_action")
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class TrainingOptions:
     out: Annotated[str | None, DESCRIBED] = None
     """Run folder; default: runs/<algorithm>-<levels>-<architecture>-<size>-<seed>."""
     architecture: str = "bow_endpool_res"
-    """Architecture: original, original_endpool, original_endpool_res, bow_endpool_res, pixels_endpool_res; or a policy
-    class of your own, `package.module:Class` or `file.py:Class`."""
+    """Architecture: original, original_endpool, original_endpool_res, bow_endpool_res, pixels_endpool_res; map, the
+    agent that draws a map; or a policy class of your own, `package.module:Class` or `file.py:Class`."""
     size: Literal["small", "big"] = "small"
-    """Model size. small: GRU, LSTM with 128 units. big: bidirectional GRU with attention, LSTM with 2048 units."""
+    """Model size. small: GRU, LSTM with 128 units. big: bidirectional GRU with attention, LSTM with 2048 units. map: 4
+    layers of width 128, or 6 of 256."""
     memory_dim: Annotated[int | None, DESCRIBED] = None
     """LSTM units, 0 for an agent without memory; default: 128 (small) or 2048 (big)."""
     instruction: bool = True
@@ -117,13 +118,15 @@ class TrainingOptions:
     def agent_config(self) -> AnyConfig:
         """The agent's configuration."""
         settings = self.policy_settings()
+        if self.architecture == MAP:
+            self._refuse_film_lstm_options()
+            return MapConfig.of(self.size, **settings)
         if is_custom(self.architecture):
             from babyai.agents.custom import make_config
 
-            changed = [name for name in FILM_LSTM_ONLY if getattr(self, name) != getattr(TrainingOptions, name)]
-            if changed:
-                flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
-                raise ValueError(f"{flags}: only for the paper's architectures; your own class takes --settings")
+            if self.size != TrainingOptions.size:
+                raise ValueError("--size: only for babyai's own architectures; your own class takes --settings")
+            self._refuse_film_lstm_options()
             return make_config(self.architecture, **settings)
         chosen: dict[str, Any] = {name: getattr(self, name) for name in ("instruction", "direction", "last_action")}
         chosen["bag_of_words"] = "mean" if self.protocol == "text" else "sum"
@@ -132,6 +135,12 @@ class TrainingOptions:
             if self.memory_dim == 0:
                 chosen["attention"] = False
         return AgentConfig.of(self.architecture, self.size, **(chosen | settings))
+
+    def _refuse_film_lstm_options(self) -> None:
+        changed = [name for name in FILM_LSTM_ONLY if getattr(self, name) != getattr(TrainingOptions, name)]
+        if changed:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+            raise ValueError(f"{flags}: only for the paper's architectures; others take --settings")
 
     def run_folder(self, algorithm: str) -> str:
         """The run's folder."""
@@ -263,6 +272,71 @@ class DaggerOptions(ImitationOptions):
         super().__post_init__()
         if not 0 < self.roll_in_fraction < 1:
             raise ValueError(f"roll_in_fraction must be between 0 and 1, not {self.roll_in_fraction}")
+
+
+@dataclass(frozen=True)
+class OnlineDaggerOptions(TrainingOptions):
+    """Large-scale DAgger: thousands of worlds, a replay buffer on the device, expert and agent taking turns."""
+
+    architecture: str = "map"
+    """Architecture: map, an agent that draws a map; its memory needs no gradients."""
+    size: Literal["small", "big"] = "big"
+    """Model size: 4 layers of width 128 (small), or 6 of 256 (big)."""
+    frames: int = 100_000_000
+    """Maximum number of frames to learn from."""
+    worlds: int = 4096
+    """Parallel environments; one step of all of them precedes each gradient step."""
+    batch_size: int = 4096
+    """Batch size in frames."""
+    buffer_size: int = 1_000_000
+    """Replay buffer in frames (3 kB each), on the device."""
+    min_buffer: int = 100_000
+    """Replay buffer's size in frames before the first gradient step."""
+    learning_rate: float = 8e-4
+    """Learning rate of AdamW, constant after the warm-up."""
+    warm_up: int = 300
+    """Learning-rate warm-up in gradient steps."""
+    weight_decay: float = 1e-4
+    """Weight decay of AdamW."""
+    max_grad_norm: float = 1.0
+    """Gradient clipping: maximum norm."""
+    ema_decay: float = 0.999
+    """EMA decay: exponential moving average of the weights, which is what is validated and saved."""
+    progress_coef: float = 0.2
+    """Auxiliary-loss coefficient: predict which parts of the mission are done."""
+    expert_until: float = 0.95
+    """Expert-only roll-ins until the label accuracy reaches this; not with --init-from."""
+    take_over: float = 0.03
+    """Take-over probability: per step, that the agent takes over from the expert."""
+    hand_back: float = 0.02
+    """Hand-back probability: per step, that the agent hands back to the expert."""
+    solo: float = 0.3
+    """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds or is too slow."""
+    validate_every: int = 10
+    """Validation interval in log rows (of 100 updates), always on the same episodes; 0 for none."""
+    threads: Annotated[int | None, DESCRIBED] = None
+    """Threads that play and label; default: the number of processors minus two."""
+
+    unit: ClassVar[str] = "frames"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = ("frames", "worlds", "batch_size", "buffer_size", "min_buffer", "warm_up", "threads")
+        require_at_least_one(self, *names)
+        require_positive(self, "learning_rate", "max_grad_norm")
+        for name in ("take_over", "hand_back", "solo", "ema_decay", "expert_until"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+
+    @property
+    def resume_may_change(self) -> tuple[str, ...]:
+        """The options that may differ when a run is resumed."""
+        return (*super().resume_may_change, "frames", "validate_every", "threads", "solo", "learning_rate")
+
+    @property
+    def total(self) -> float:
+        """Number of frames."""
+        return self.frames
 
 
 # ------------------------------------------------------------ PPO

@@ -1,0 +1,223 @@
+"""The map agent's network: a transformer over what it remembers and the words of the mission."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from babyai.agents.compilation import compilable_dynamic
+from babyai.agents.cuda_graph import CudaGraphFunction
+from babyai.agents.map import codes
+from babyai.agents.map.events import LOG_SIZE
+from babyai.agents.map.memory import MapTables, Memory, make_tables, new_memory, update_memory
+from babyai.agents.map.tokens import CELLS, NUM_CELL_PLACES, NUM_PATCHES, Frames, Tokens, frames_of, tokenize_frames
+from babyai.agents.policy import Observation, Unrolled, reset_state
+from babyai.batch import Batch
+from babyai.tree import tree_map
+from babyai.world.codes import MAX_WORDS, NUM_ACTIONS, VOCABULARY
+from babyai.world.state import MAX_CLAUSES
+
+CELL_DIM = 24
+# What the auxiliary head predicts: whether the first side is done, and each clause.
+NUM_PROGRESS = 1 + MAX_CLAUSES
+
+
+class MapPolicy(nn.Module):
+    """Draws a map and reads it with a transformer.
+
+    It follows the policy contract: its state is a `Memory`, which is updated without gradients. Since nothing else is
+    carried from step to step, frames can be learned from in any order: see `decide`.
+
+    Args:
+        dim: Width of the transformer.
+        layers: Number of layers.
+        heads: Attention heads.
+    """
+
+    # The number of tokens differs from batch to batch, which a CUDA graph does not allow.
+    cuda_graphs = False
+
+    def __init__(self, dim: int = 256, layers: int = 6, heads: int = 8) -> None:
+        super().__init__()
+        if dim % heads:
+            raise ValueError(f"dim must be a multiple of heads, but {dim} is none of {heads}")
+        self.dim = dim
+        self.embed = TokenEmbedding(dim)
+        self.layers = nn.ModuleList(Layer(dim, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(dim)
+        self.actor = nn.Linear(dim, NUM_ACTIONS)
+        self.critic = nn.Linear(dim, 1)
+        self.progress = nn.Linear(dim, NUM_PROGRESS)
+        nn.init.normal_(self.actor.weight, std=0.01)
+        for name, table in make_tables()._asdict().items():
+            self.register_buffer(f"table_{name}", table, persistent=False)
+
+    def float32_modules(self) -> list[nn.Module]:
+        """The heads stay in float32."""
+        return [self.norm, self.actor, self.critic, self.progress]
+
+    # ------------------------------------------------------------ the policy contract
+
+    def initial_state(self, n: int) -> Memory:
+        """An empty map."""
+        return new_memory(n, self.actor.weight.device)
+
+    def forward(self, observation: Observation, state: Memory) -> tuple[Tensor, Tensor, Memory]:
+        """One step of n lanes."""
+        memory = self.remember(observation, state)
+        logits, values, _ = self.decide(frames_of(memory, observation["mission"]))
+        return logits, values, memory
+
+    def unroll(self, batch: Batch, state: Memory) -> Unrolled:
+        """T steps of N lanes: the memory step by step, the network on all frames at once."""
+        frames = []
+        initial = self.initial_state(batch.num_lanes)
+        for step, starts in enumerate(batch.starts):
+            observation = batch.observation(step)
+            state = self.remember(observation, reset_state(state, initial, starts))
+            frames.append(frames_of(state, observation["mission"]))
+        logits, values, _ = self.decide(Frames(*(torch.cat(parts) for parts in zip(*frames, strict=True))))
+        shape = (batch.num_steps, batch.num_lanes)
+        return Unrolled(logits.view(*shape, -1), values.view(shape), state)
+
+    # ------------------------------------------------------------ its two halves
+
+    def remember(self, observation: Observation, state: Memory) -> Memory:
+        """The memory after an observation."""
+        inputs = (state, observation["image"], observation["last_action"])
+        if state.contents.is_cuda and not torch.cuda.is_current_stream_capturing():
+            return tree_map(torch.clone, captured_update(state.contents.device)(*inputs))
+        return update_memory(*inputs, self.tables)
+
+    def decide(self, frames: Frames) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits (B, 7), values (B,), and the auxiliary head's logits (B, 5)."""
+        tokens = tokenize_frames(frames, self.tables.vectors)
+        hidden = self.embed(tokens)
+        for layer in self.layers:
+            hidden = layer(hidden, tokens.ends, tokens.longest)
+        agent = self.norm(hidden[tokens.ends[:-1].long()].float())
+        return self.actor(agent), self.critic(agent)[:, 0], self.progress(agent)
+
+    @property
+    def tables(self) -> MapTables:
+        """Constants on the policy's device."""
+        return MapTables(*(getattr(self, f"table_{name}") for name in MapTables._fields))
+
+
+@cache
+def captured_update(device: torch.device) -> CudaGraphFunction:
+    """`update_memory` as a CUDA graph: hundreds of short kernels, which take longer to launch than to run."""
+    tables = make_tables(device)
+    return CudaGraphFunction(lambda *inputs: update_memory(*inputs, tables), device)
+
+
+class TokenEmbedding(nn.Module):
+    """Embeds all tokens, each sort in its own way, at their positions in the packed sequence."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.agent = nn.Parameter(torch.zeros(dim))
+        self.carried = nn.Embedding(codes.NUM_CONTENTS, dim)
+        self.carried_place = nn.Embedding(NUM_CELL_PLACES, dim)
+        self.last_actions = nn.ModuleList(nn.Embedding(1 + NUM_ACTIONS, dim) for _ in range(3))
+        self.cell = nn.ModuleList(
+            nn.Embedding(count, CELL_DIM) for count in (codes.NUM_CONTENTS, NUM_CELL_PLACES, codes.NUM_CONTENTS, 256)
+        )
+        self.patch = nn.Linear(CELLS * CELL_DIM, dim)
+        self.patch_index = nn.Embedding(NUM_PATCHES, dim)
+        self.event_kind = nn.Embedding(codes.NUM_EVENT_KINDS, dim)
+        self.event_content = nn.ModuleList(nn.Embedding(codes.NUM_CONTENTS, dim) for _ in range(2))
+        self.event_place = nn.ModuleList(nn.Embedding(codes.NUM_PLACES, dim) for _ in range(2))
+        self.event_rank = nn.ModuleList(nn.Embedding(LOG_SIZE + 1, dim) for _ in range(2))
+        self.word = nn.Embedding(len(VOCABULARY), dim)
+        self.word_index = nn.Embedding(MAX_WORDS, dim)
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=0.3 if module.embedding_dim == CELL_DIM else 0.02)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """(T, dim)."""
+        dtype = self.patch.weight.dtype
+        agent = self.agent + self.carried(tokens.carried) + self.carried_place(tokens.carried_place)
+        for table, action in zip(self.last_actions, tokens.last_actions.unbind(1), strict=True):
+            agent = agent + table(action)
+        features = zip(self.cell, tokens.patches.unbind(1), strict=True)
+        cells = _total([table(codes) for table, codes in features])
+        patches = self.patch(cells.flatten(1)) + self.patch_index(tokens.patch_index)
+        events = self.event_kind(tokens.event_kind) + self._embed_classes(tokens.event_class)
+        for table, rank in zip(self.event_rank, tokens.event_rank.unbind(1), strict=True):
+            events = events + table(rank)
+        words = self.word(tokens.word) + self.word_index(tokens.word_index)
+        total = len(agent) + len(patches) + len(events) + len(words)
+        hidden = torch.zeros((total, self.dim), dtype=patches.dtype, device=agent.device)
+        sorts = [
+            *((tokens.ends[:-1].long(), agent), (tokens.patch_at, patches)),
+            *((tokens.event_at, events), (tokens.word_at, words)),
+        ]
+        for at, embedded in sorts:
+            hidden = hidden.index_copy(0, at, embedded.to(hidden.dtype))
+        return hidden.to(dtype)
+
+    def _embed_classes(self, classes: Tensor) -> Tensor:
+        """The thing of an event, and the sum of its neighbors; classes: (E, 5)."""
+        content = classes // codes.NUM_PLACES
+        place = classes % codes.NUM_PLACES
+        thing = self.event_content[0](content[:, 0]) + self.event_place[0](place[:, 0])
+        near = self.event_content[1](content[:, 1:]) + self.event_place[1](place[:, 1:])
+        return thing + (near * (classes[:, 1:, None] > 0)).sum(1)
+
+
+class Layer(nn.Module):
+    """A pre-norm transformer layer over packed sequences."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(dim)
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.norm2 = nn.LayerNorm(dim)
+        self.up = nn.Linear(dim, 4 * dim)
+        self.down = nn.Linear(4 * dim, dim)
+
+    def forward(self, hidden: Tensor, ends: Tensor, longest: int) -> Tensor:
+        """(T, dim); ends: (B + 1,) where sequences end."""
+        query, key, value = self._project(hidden)
+        return self._finish(hidden, attend(query, key, value, ends, longest))
+
+    @compilable_dynamic
+    def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        projected = self.qkv(self.norm1(hidden)).view(len(hidden), 3, self.heads, -1)
+        return projected[:, 0], projected[:, 1], projected[:, 2]
+
+    @compilable_dynamic
+    def _finish(self, hidden: Tensor, attended: Tensor) -> Tensor:
+        hidden = hidden + self.out(attended.flatten(1))
+        return hidden + self.down(functional.gelu(self.up(self.norm2(hidden)), approximate="tanh"))
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
+    """Attention within each packed sequence: (T, heads, dim of a head)."""
+    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+        from torch.nn.attention.varlen import varlen_attn
+
+        return varlen_attn(query, key, value, ends, ends, longest, longest)
+    return attend_padded(query, key, value, ends, longest)
+
+
+def attend_padded(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
+    """The same for any device and dtype, with padding."""
+    lengths = ends.diff()
+    steps = torch.arange(longest, device=query.device)
+    present = steps < lengths[:, None]
+    index = torch.where(present, ends[:-1, None] + steps, 0)
+    padded = [part[index].transpose(1, 2) for part in (query, key, value)]
+    attended = functional.scaled_dot_product_attention(*padded, attn_mask=present[:, None, None, :])
+    return attended.transpose(1, 2)[present]
+
+
+def _total(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(tensors)).sum(0)

@@ -1,0 +1,209 @@
+"""Roll-ins of large-scale DAgger: expert and agent take turns at the wheel, and the expert labels every frame.
+
+An episode is played in one of two ways. *Solo*: the agent plays alone, with argmax actions, until it succeeds or is
+too slow; then it has failed, and the expert finishes. *Mixed*: who acts changes at random. Solo episodes measure how
+often the agent fails on each level; levels are drawn accordingly.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from babyai.agents.actor import choose_actions
+from babyai.agents.compilation import compiling
+from babyai.agents.map.memory import Memory
+from babyai.agents.map.tokens import Frames, frames_of
+from babyai.agents.policy import reset_state
+from babyai.engine import Engine
+from babyai.expert.expert import ExpertBatch
+from babyai.levels.catalog import Rules
+from babyai.seeds import VALIDATION_SEED
+from babyai.training.frame_buffer import NO_LABEL, LabeledFrames
+
+# A solo episode fails after this many steps, or this part of its time limit, whichever is more.
+SOLO_STEPS = 40
+SOLO_LIMIT = 0.3
+# How much a solo episode changes the failure rate of its level, and the least weight of a level.
+FAILURE_RATE = 0.02
+LEAST_WEIGHT = 0.1
+
+
+class GuidedRollouts:
+    """W worlds in which expert and agent play.
+
+    Args:
+        policy: The policy that acts, with `remember` and `decide`, on its device.
+        levels: The levels' names.
+        worlds: W.
+        rules: "paper" or "minigrid".
+        first_seed: Seed of the first episode.
+        seed: Random seed of everything else.
+        solo: Fraction of solo episodes, once the agent plays.
+        take_over: Probability, per step, that the agent takes over from the expert in a mixed episode.
+        hand_back: Probability, per step, that it hands back.
+        threads: Threads of the engine.
+
+    Attributes:
+        agent_plays: Whether the agent plays at all; if not, the expert plays alone.
+        failures: (levels,) estimated failure rate of solo episodes.
+    """
+
+    def __init__(
+        self,
+        policy: Any,
+        levels: Sequence[str],
+        worlds: int,
+        *,
+        rules: Rules = "paper",
+        first_seed: int = 0,
+        seed: int = 0,
+        solo: float = 0.3,
+        take_over: float = 0.03,
+        hand_back: float = 0.02,
+        threads: int = 1,
+    ) -> None:
+        self.policy = policy
+        self.agent_plays = False
+        self.solo = solo
+        self.take_over = take_over
+        self.hand_back = hand_back
+        self.first_seed = first_seed
+        self.failures = np.ones(len(levels))
+        self.num_started = 0
+        self.device = next(policy.parameters()).device
+        self.engine = Engine(levels, worlds, rules=rules, threads=threads)
+        self._rng = np.random.default_rng([seed, 0xDA66E2])
+        self._memory: Memory = policy.initial_state(worlds)
+        self._initial: Memory = policy.initial_state(worlds)
+        on_gpu = self.device.type == "cuda"
+        self._chosen = torch.zeros(worlds, dtype=torch.long, pin_memory=on_gpu)
+        self._is_solo = np.zeros(worlds, dtype=bool)
+        self._is_greedy = np.zeros(worlds, dtype=bool)
+        self._agent_drives = np.zeros(worlds, dtype=bool)
+        self._starts = np.ones(worlds, dtype=bool)
+        self._actions = np.full(worlds, -1, dtype=np.int64)
+        # Of frames that the agent acted on: how many, and how many with the expert's action. Of solo episodes: how
+        # many ended, and how many succeeded, by level.
+        self._agent_frames = np.zeros(2, dtype=np.int64)
+        self._solo_episodes = np.zeros((2, len(levels)), dtype=np.int64)
+        self.engine.reset(first_seed)
+        self.expert = ExpertBatch(self.engine, "teacher")
+        self._start(np.ones(worlds, dtype=bool))
+        self._label()
+
+    @property
+    def num_worlds(self) -> int:
+        """W."""
+        return self.engine.num_worlds
+
+    @torch.no_grad()
+    def observe(self) -> LabeledFrames:
+        """The current frames with their labels; the memory is brought up to date."""
+        worlds = self.engine.worlds
+        progress = worlds.first_side_done | worlds.clauses_done << 1
+        images, missions, actions, starts, labels, bits = (
+            self._to_device(array)
+            for array in (
+                *(self.engine.images, self.engine.missions, np.where(self._starts, -1, self._actions), self._starts),
+                *(np.where(self._labels < 0, NO_LABEL, self._labels).astype(np.uint8), progress),
+            )
+        )
+        memory = reset_state(self._memory, self._initial, starts)
+        self._memory = self.policy.remember({"image": images, "last_action": actions}, memory)
+        return LabeledFrames(frames_of(self._memory, missions), labels, bits)
+
+    @torch.no_grad()
+    def choose(self, frames: Frames) -> Tensor | None:
+        """The agent's actions where it drives; None if it does not drive anywhere.
+
+        On a GPU they are still being computed when this returns.
+        """
+        lanes = np.flatnonzero(self._agent_drives)
+        if not len(lanes):
+            return None
+        index = self._to_device(lanes)
+        greedy = self._to_device(self._is_greedy[lanes])
+        with compiling(self.device.type == "cuda"):
+            logits, _, _ = self.policy.decide(Frames(*(part[index] for part in frames)))
+        uniforms = torch.rand(len(lanes), device=self.device)
+        actions = torch.where(greedy, choose_actions(logits.float()), choose_actions(logits.float(), uniforms))
+        return self._chosen[: len(lanes)].copy_(actions, non_blocking=True)
+
+    def step(self, chosen: Tensor | None) -> None:
+        """Acts, labels the next states, and changes who is at the wheel.
+
+        Args:
+            chosen: What `choose` returned.
+        """
+        lost = self._labels < 0
+        self._actions = np.where(lost, 0, self._labels)
+        if chosen is not None:
+            driven = self._agent_drives
+            self._actions[driven] = chosen.numpy()
+            agreed = driven & (self._actions == self._labels)
+            self._agent_frames += np.count_nonzero(driven), np.count_nonzero(agreed)
+        self.engine.step(self._actions)
+        self._finish_solo_episodes()
+        # The expert cannot continue an episode without advice.
+        ended = self.engine.done | lost
+        self._starts = ended
+        if ended.any():
+            self._start(ended)
+        self._change_drivers()
+        self._label()
+
+    def metrics(self) -> dict[str, Any]:
+        """Statistics since the last call."""
+        frames, agreed = self._agent_frames.tolist()
+        ended, succeeded = self._solo_episodes.tolist()
+        self._agent_frames[:] = 0
+        self._solo_episodes[:] = 0
+        names = [level.name for level in self.engine.levels]
+        rates = {name: good / count for name, good, count in zip(names, succeeded, ended, strict=True) if count}
+        return {"agent_frames": frames, "agent_accuracy": agreed / max(1, frames), "solo_success": rates}
+
+    # ------------------------------------------------------------ episodes
+
+    def _label(self) -> None:
+        self._labels = self.expert.advise()
+
+    def _start(self, chosen: np.ndarray) -> None:
+        """Starts the next episodes in the chosen worlds."""
+        count = int(np.count_nonzero(chosen))
+        seeds = np.zeros(self.num_worlds, dtype=np.int64)
+        numbers = self.num_started + np.arange(count)
+        seeds[chosen] = self.first_seed + numbers % (VALIDATION_SEED - self.first_seed)
+        self.num_started += count
+        weights = LEAST_WEIGHT + self.failures
+        self.engine.worlds.level[chosen] = self._rng.choice(len(weights), count, p=weights / weights.sum())
+        self.engine.reset(seeds, chosen)
+        self.expert.reset(chosen)
+        self._is_solo[chosen] = self.agent_plays & (self._rng.random(count) < self.solo)
+        self._is_greedy[chosen] = self._is_solo[chosen] | (self._rng.random(count) < 0.5)
+        self._agent_drives[chosen] = self._is_solo[chosen]
+
+    def _finish_solo_episodes(self) -> None:
+        """Counts solo episodes that succeeded or failed; after a failure, the expert drives."""
+        worlds = self.engine.worlds
+        late = worlds.step_count > np.maximum(SOLO_STEPS, SOLO_LIMIT * worlds.max_steps)
+        over = self._is_solo & (self.engine.done | late)
+        succeeded = over & (self.engine.rewards > 0)
+        for world in np.flatnonzero(over):
+            level = worlds.level[world]
+            self.failures[level] += FAILURE_RATE * (float(not succeeded[world]) - self.failures[level])
+            self._solo_episodes[:, level] += 1, int(succeeded[world])
+        self._is_solo &= ~over
+        self._agent_drives &= ~over
+
+    def _change_drivers(self) -> None:
+        """In mixed episodes, the agent takes over or hands back at random."""
+        draws = self._rng.random(self.num_worlds)
+        drives = np.where(self._agent_drives, draws >= self.hand_back, draws < self.take_over)
+        self._agent_drives = np.where(self._is_solo, self._agent_drives, drives & self.agent_plays)
+
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor.clone()

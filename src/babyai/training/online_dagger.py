@@ -1,0 +1,199 @@
+"""Large-scale DAgger for agents whose memory needs no gradients.
+
+Thousands of worlds are played, every frame is labeled by the expert and stored in a replay buffer on the device, and
+gradient steps are made on random frames of it: one batch for each step of all worlds. The expert plays alone until the
+agent agrees with it on most frames; from then on they take turns (see `guided_rollouts`).
+
+The learning rate is constant after a warm-up, so that training can go on at any time. What is validated and saved is
+an exponential moving average of the weights.
+"""
+
+import os
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from babyai.agents.compilation import compiling
+from babyai.agents.map.model import NUM_PROGRESS, MapPolicy
+from babyai.agents.precision import MixedPrecision
+from babyai.seeds import roll_in_seed
+from babyai.training.fit import Algorithm, Session, Stop, fit
+from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames
+from babyai.training.guided_rollouts import GuidedRollouts
+from babyai.training.optimizer import make_adamw, set_learning_rate
+from babyai.training.options import OnlineDaggerOptions
+
+METRICS = ("loss", "cross_entropy", "accuracy", "progress_loss", "gradient_norm")
+# How quickly the running label accuracy follows, per log row.
+ROW_UPDATES = 100
+
+
+def train(options: OnlineDaggerOptions, *, resume: bool = False, stop: Stop = lambda: False) -> Session:
+    """Trains until the frames are over; see `fit`."""
+    return fit(options, OnlineDagger, resume=resume, stop=stop)
+
+
+class FrameLearner:
+    """Gradient steps on single frames.
+
+    Args:
+        policy: On its device already.
+        options: Learning rate, weight decay, clipping and so on.
+        precision: "float32" or "bf16".
+
+    Attributes:
+        average: A copy of the policy with averaged weights.
+    """
+
+    def __init__(self, policy: MapPolicy, options: OnlineDaggerOptions, precision: Any) -> None:
+        self.policy = policy
+        self.options = options
+        self.mixed = MixedPrecision(policy, precision)
+        self.average = deepcopy(policy).eval()
+        device = next(policy.parameters()).device
+        self.on_gpu = device.type == "cuda"
+        self.optimizer = make_adamw(policy, options.learning_rate, options.weight_decay)
+        self.num_steps = 0
+        self.totals = torch.zeros(1 + len(METRICS), dtype=torch.float64, device=device)
+
+    def learn(self, batch: LabeledFrames) -> None:
+        """One gradient step."""
+        warm_up = min(1.0, (self.num_steps + 1) / self.options.warm_up)
+        set_learning_rate(self.optimizer, self.options.learning_rate * warm_up)
+        with compiling(self.on_gpu and self.options.cuda_graphs):
+            logits, _, progress = self.mixed.compute.decide(batch.frames)
+        loss, metrics = self._loss(logits.float(), progress.float(), batch)
+        self.mixed.backward(loss)
+        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.options.max_grad_norm)
+        self.optimizer.step()
+        self.mixed.update_weights()
+        self._update_average()
+        self.num_steps += 1
+        self.totals += torch.cat([torch.ones_like(norm[None]), metrics, norm[None]]).detach()
+
+    def _loss(self, logits: Tensor, progress: Tensor, batch: LabeledFrames) -> tuple[Tensor, Tensor]:
+        """Cross-entropy with the expert's actions, plus the auxiliary loss; frames without advice do not count."""
+        has_label = batch.labels != NO_LABEL
+        labels = torch.where(has_label, batch.labels, 0).long()
+        weights = has_label.float() / has_label.sum().clamp(min=1)
+        cross_entropy = (functional.cross_entropy(logits, labels, reduction="none") * weights).sum()
+        accuracy = ((logits.argmax(1) == labels) * weights).sum()
+        bits = batch.progress[:, None] >> torch.arange(NUM_PROGRESS, device=logits.device) & 1
+        progress_loss = functional.binary_cross_entropy_with_logits(progress, bits.float())
+        loss = cross_entropy + self.options.progress_coef * progress_loss
+        return loss, torch.stack([loss, cross_entropy, accuracy, progress_loss])
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        decay = min(self.options.ema_decay, (1 + self.num_steps) / (10 + self.num_steps))
+        averages = list(self.average.parameters())
+        torch._foreach_lerp_(averages, list(self.policy.parameters()), 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call; waits for the device."""
+        count, *sums = self.totals.tolist()
+        self.totals.zero_()
+        return {name: total / max(1.0, count) for name, total in zip(METRICS, sums, strict=True)}
+
+
+class OnlineDagger(Algorithm):
+    """Large-scale DAgger as an algorithm of `fit`."""
+
+    name = "online-dagger"
+    fresh_validation = False
+
+    def __init__(self, session: Session) -> None:
+        options = session.options
+        assert isinstance(options, OnlineDaggerOptions)
+        policy = session.policy
+        if not isinstance(policy, MapPolicy):
+            raise ValueError("online-dagger trains agents whose memory needs no gradients: --architecture map")
+        self.options = options
+        self.learner: Any = FrameLearner(policy, options, session.precision)
+        session.evaluate_instead(self.learner.average)
+        self.frames_per_update = options.batch_size
+        self.updates_per_row = ROW_UPDATES
+        self.buffer = FrameBuffer(options.buffer_size)
+        threads = options.threads or max(1, (os.cpu_count() or 1) - 2)
+        self.rollouts = GuidedRollouts(
+            self.learner.mixed.compute,
+            options.level_names,
+            options.worlds,
+            rules=options.rules,
+            first_seed=roll_in_seed(options.seed),
+            seed=options.seed,
+            solo=options.solo,
+            take_over=options.take_over,
+            hand_back=options.hand_back,
+            threads=threads,
+        )
+        self._rows = 0
+
+    def update(self) -> None:
+        """One step of all worlds, and one gradient step."""
+        labeled = self.rollouts.observe()
+        self.buffer.add(labeled)
+        chosen = self.rollouts.choose(labeled.frames)
+        if self.learner.on_gpu:
+            # The worlds are stepped while the GPU makes the gradient step: wait for the actions only.
+            decided = torch.cuda.Event()
+            decided.record()
+            self._learn()
+            decided.synchronize()
+        else:
+            self._learn()
+        self.rollouts.step(chosen)
+
+    def _learn(self) -> None:
+        if self.buffer.size >= min(self.buffer.capacity, self.options.min_buffer):
+            self.learner.learn(self.buffer.sample(self.options.batch_size))
+
+    def metrics(self) -> dict[str, Any]:
+        """The row of the last updates."""
+        row = self.learner.metrics()
+        if row["accuracy"] >= self.options.expert_until or self.options.init_from is not None:
+            self.rollouts.agent_plays = True
+        self._rows += 1
+        frames = self.num_updates * self.options.batch_size
+        played = self.num_updates * self.options.worlds
+        episodes = self.rollouts.num_started
+        return {"frames": frames, "played_frames": played, "episodes": episodes, **row, **self.rollouts.metrics()}
+
+    @property
+    def progress(self) -> float:
+        """Frames learned from."""
+        return self.num_updates * self.options.batch_size
+
+    def is_finished(self) -> bool:
+        """Whether the frames are over."""
+        return self.progress >= self.options.frames
+
+    def should_validate(self) -> bool:
+        """Whether to validate at this log row."""
+        return self.options.validate_every > 0 and self._rows % self.options.validate_every == 0
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The averaged weights and the metrics' sums."""
+        average = {f"average.{name}": tensor for name, tensor in self.learner.average.state_dict().items()}
+        return average | {"totals": self.learner.totals}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The schedule and the position in the seeds; worlds and buffer start anew."""
+        return {
+            "steps": self.learner.num_steps,
+            "rows": self._rows,
+            "agent_plays": self.rollouts.agent_plays,
+            "failures": self.rollouts.failures.tolist(),
+            "episodes": self.rollouts.num_started,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from a schedule; the buffer is refilled before the first gradient step."""
+        self.learner.num_steps = state["steps"]
+        self._rows = state["rows"]
+        self.rollouts.agent_plays = state["agent_plays"]
+        self.rollouts.failures[:] = state["failures"]
+        self.rollouts.num_started = state["episodes"]

@@ -1,0 +1,112 @@
+"""The map agent's network: tokens, packed attention, and the policy contract."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from babyai.agents import Agent
+from babyai.agents.custom import check_contract, example_batch
+from babyai.agents.map import codes
+from babyai.agents.map.model import MapPolicy, attend_padded
+from babyai.agents.map.tokens import GRID, PATCH, REACH, Frames, frames_of, tokenize_frames
+from babyai.agents.policy import unroll
+from babyai.engine import Engine
+from tests.agents.map.test_memory import Follower
+
+
+def make_policy(seed: int = 0) -> MapPolicy:
+    torch.manual_seed(seed)
+    return MapPolicy(dim=32, layers=2, heads=4)
+
+
+def play_frames(steps: int = 12, worlds: int = 8) -> Frames:
+    follower = Follower(["BossLevel", "PutNextLocal"], worlds, 5)
+    for _ in range(steps):
+        follower.observe()
+        follower.step()
+    follower.observe()
+    return frames_of(follower.memory, torch.from_numpy(follower.engine.missions))
+
+
+def test_it_follows_the_contract() -> None:
+    check_contract(make_policy())
+
+
+def test_unrolling_has_gradients_for_all_weights_but_the_untrained_heads() -> None:
+    policy = make_policy()
+    unrolled = unroll(policy, example_batch(), policy.initial_state(2))
+    unrolled.logits.square().sum().backward()
+    untouched = {name for name, parameter in policy.named_parameters() if parameter.grad is None}
+    assert untouched == {"critic.weight", "critic.bias", "progress.weight", "progress.bias"}
+
+
+def test_frames_do_not_see_each_other() -> None:
+    """Each frame of a packed batch is decided as if it were alone."""
+    policy = make_policy().eval()
+    frames = play_frames()
+    with torch.no_grad():
+        together, _, _ = policy.decide(frames)
+        alone = torch.cat([policy.decide(Frames(*(part[i : i + 1] for part in frames)))[0] for i in range(8)])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+    assert together.std(0).max() > 0
+
+
+def test_packed_attention_is_attention() -> None:
+    torch.manual_seed(0)
+    lengths = [3, 1, 5]
+    ends = torch.tensor([0, 3, 4, 9], dtype=torch.int32)
+    query, key, value = torch.randn(3, 9, 2, 8).unbind(0)
+    packed = attend_padded(query, key, value, ends, max(lengths))
+    for start, end in pairwise(ends.tolist()):
+        part = slice(start, end)
+        scores = torch.einsum("qhd,khd->hqk", query[part], key[part]) / 8**0.5
+        expected = torch.einsum("hqk,khd->qhd", scores.softmax(2), value[part])
+        torch.testing.assert_close(packed[part], expected)
+
+
+def test_the_map_is_turned_around_the_agent() -> None:
+    """What is in the view lies where the view shows it: ahead is up."""
+    follower = Follower(["GoToLocal"], 16, 3)
+    for _ in range(6):
+        follower.observe()
+        follower.step()
+    follower.observe()
+    tokens = tokenize_frames(
+        frames_of(follower.memory, torch.from_numpy(follower.engine.missions)), follower.tables.vectors
+    )
+    grid = torch.zeros(16, (GRID * PATCH), (GRID * PATCH), dtype=torch.long)
+    frame = torch.bucketize(tokens.patch_at, tokens.ends[1:].long(), right=True)
+    for k in range(PATCH * PATCH):
+        up = tokens.patch_index // GRID * PATCH + k // PATCH
+        across = tokens.patch_index % GRID * PATCH + k % PATCH
+        grid[frame, up, across] = tokens.patches[:, 0, k]
+    images = follower.engine.images
+    seen = codes.CONTENTS[images[..., 0], images[..., 1], images[..., 2]]
+    for column in range(7):
+        for row in range(7):
+            if (column, row) == (3, 6):
+                continue
+            shown = seen[:, column, row]
+            drawn = grid[:, REACH + 6 - row, REACH + column - 3].numpy()
+            np.testing.assert_array_equal(drawn[shown > 0], shown[shown > 0])
+
+
+def test_an_agent_is_created_saved_and_loaded(tmp_path) -> None:
+    agent = Agent.create("map", size="small", seed=1)
+    agent.save(tmp_path / "agent")
+    loaded = Agent.load(tmp_path / "agent", device="cpu")
+    engine = Engine("GoToLocal", 4)
+    engine.reset(0)
+    for _ in range(5):
+        observation = {"image": engine.images, "direction": engine.directions, "mission": engine.missions}
+        actions = agent.act(observation)
+        np.testing.assert_array_equal(actions, loaded.act(observation))
+        engine.step(actions, skip_done=True)
+
+
+@pytest.mark.parametrize("settings", [{"dim": 30}, {"layers": 0}, {"dim": 1 << 20}])
+def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="heads"):
+        Agent.create("map", **settings)

@@ -1,0 +1,140 @@
+"""Large-scale DAgger: the buffer, the roll-ins, and learning."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from babyai.agents.map.model import MapPolicy
+from babyai.agents.map.tokens import Frames
+from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames
+from babyai.training.guided_rollouts import GuidedRollouts
+from babyai.training.online_dagger import FrameLearner, train
+from babyai.training.options import OnlineDaggerOptions
+from babyai.training.run import read_rows
+
+
+def make_options(**settings: Any) -> OnlineDaggerOptions:
+    tiny = {
+        "levels": "GoToObj,GoToRedBallGrey",
+        "size": "small",
+        "settings": ("dim=32", "layers=1", "heads=2"),
+        "worlds": 16,
+        "batch_size": 16,
+        "buffer_size": 400,
+        "min_buffer": 32,
+        "frames": 3200,
+        "validate_every": 0,
+        "threads": 1,
+        "quiet": True,
+    }
+    return OnlineDaggerOptions(**tiny | settings)
+
+
+def numbered_frames(numbers: list[int]) -> LabeledFrames:
+    column = torch.tensor(numbers)
+    zeros = [torch.zeros(len(numbers), 1) for _ in range(5)]
+    return LabeledFrames(Frames(*zeros), column, column)
+
+
+def test_the_buffer_keeps_the_newest_frames() -> None:
+    buffer = FrameBuffer(5)
+    with pytest.raises(RuntimeError, match="empty"):
+        buffer.sample(1)
+    buffer.add(numbered_frames([1, 2, 3]))
+    assert buffer.size == 3
+    assert set(buffer.sample(200).labels.tolist()) == {1, 2, 3}
+    buffer.add(numbered_frames([4, 5, 6]))
+    assert buffer.size == 5
+    assert set(buffer.sample(300).labels.tolist()) == {2, 3, 4, 5, 6}
+
+
+def make_rollouts(**settings: Any) -> GuidedRollouts:
+    torch.manual_seed(0)
+    return GuidedRollouts(MapPolicy(32, 1, 2), ["GoToObj", "GoToLocal"], 32, **settings)
+
+
+def play(rollouts: GuidedRollouts, steps: int) -> None:
+    for _ in range(steps):
+        rollouts.step(rollouts.choose(rollouts.observe().frames))
+
+
+def test_the_expert_plays_alone_at_first() -> None:
+    rollouts = make_rollouts()
+    play(rollouts, 20)
+    assert rollouts.metrics()["agent_frames"] == 0
+    assert (rollouts.failures == 1).all()
+
+
+def test_the_agent_takes_turns_and_its_failures_count() -> None:
+    rollouts = make_rollouts(solo=0.5, take_over=0.2, hand_back=0.2)
+    rollouts.agent_plays = True
+    play(rollouts, 60)
+    metrics = rollouts.metrics()
+    assert 0 < metrics["agent_frames"] < 60 * 32
+    assert set(metrics["solo_success"]) == {"GoToObj", "GoToLocal"}
+    # An untrained agent seldom succeeds.
+    assert max(metrics["solo_success"].values()) < 0.9
+
+
+def test_labels_are_the_teachers_advice() -> None:
+    rollouts = make_rollouts()
+    labeled = rollouts.observe()
+    advice = rollouts.expert.advice
+    np.testing.assert_array_equal(labeled.labels.numpy(), np.where(advice < 0, NO_LABEL, advice))
+
+
+def test_frames_without_advice_do_not_count() -> None:
+    """The loss is the same whatever a frame without a label holds."""
+    rollouts = make_rollouts()
+    labeled = rollouts.observe()
+    learner = FrameLearner(MapPolicy(32, 1, 2), make_options(progress_coef=0.0), "float32")
+    logits = torch.randn(32, 7)
+    labels = labeled.labels.clone()
+    labels[:5] = NO_LABEL
+    changed = torch.cat([torch.randn(5, 7), logits[5:]])
+    batch = labeled._replace(labels=labels)
+    one, _ = learner._loss(logits, torch.zeros(32, 5), batch)
+    other, _ = learner._loss(changed, torch.zeros(32, 5), batch)
+    assert one == other
+
+
+def test_a_run_resumes_with_its_schedule(tmp_path: Path) -> None:
+    options = make_options(out=str(tmp_path / "run"), frames=1600, expert_until=0.0)
+    train(options)
+    rows = read_rows(tmp_path / "run")
+    assert len(rows) == 1 and rows[0]["frames"] == 1600
+    session = train(make_options(out=str(tmp_path / "run"), frames=3200, expert_until=0.0), resume=True)
+    rows = read_rows(tmp_path / "run")
+    assert [row["frames"] for row in rows] == [1600, 3200]
+    # The expert-only phase is not repeated, and the seeds go on.
+    assert rows[1]["agent_frames"] > 0
+    assert rows[1]["episodes"] > rows[0]["episodes"]
+    assert session.evaluated is not session.policy
+
+
+def test_other_architectures_are_refused(tmp_path: Path) -> None:
+    options = make_options(out=str(tmp_path / "run"), architecture="bow_endpool_res", settings=())
+    with pytest.raises(ValueError, match="--architecture map"):
+        train(options)
+
+
+@pytest.mark.long
+def test_it_learns(tmp_path: Path) -> None:
+    options = make_options(
+        out=str(tmp_path / "run"),
+        levels="GoToObj,GoToRedBallGrey",
+        settings=(),
+        worlds=64,
+        batch_size=256,
+        buffer_size=50_000,
+        min_buffer=4000,
+        frames=400_000,
+        expert_until=0.85,
+        validate_every=5,
+        validation_episodes=128,
+    )
+    session = train(options)
+    assert session.best_success > 0.85
