@@ -71,6 +71,13 @@ def show(
         print(f"\nwritten: {png}")
 
 
+def compile_kernels() -> None:
+    """Compile everything for this machine now, into the cache: for container images, clusters and impatient people."""
+    from babyai.precompile import compile_all
+
+    print(compile_all())
+
+
 def quickstart() -> None:
     """Train an agent from scratch, evaluate it and film it; a few minutes on two cores."""
     from babyai.quickstart import run
@@ -89,6 +96,7 @@ def main() -> None:
     app = tyro.extras.SubcommandApp()
     for command in (levels, show, quickstart, evaluate, training.resume):
         app.command(name=command.__name__)(command)
+    app.command(name="compile")(compile_kernels)
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
     app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
     try:
