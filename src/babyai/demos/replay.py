@@ -147,6 +147,10 @@ class Replay:
             raise ValueError(f"the saved position has {len(state['rows'])} lanes, and this replay has {self.lanes}")
         self._stop()
         rows, levels, seeds, at = (np.array(state[key], dtype=np.int64) for key in ("rows", "levels", "seeds", "at"))
+        if any(array.shape != (self.lanes,) for array in (rows, levels, seeds, at)):
+            raise ValueError("the saved position is damaged: it does not have one number per lane")
+        if min(seeds.min(), at.min(), levels.min()) < 0 or levels.max() >= len(self.source.levels):
+            raise ValueError("the saved position is damaged: it has levels, seeds or steps that do not exist")
         lanes = np.flatnonzero(at > 0)
         self.source.load_state_dict(state["source"])
         self._at[:] = 0

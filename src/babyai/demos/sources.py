@@ -285,6 +285,8 @@ class ExpertSource:
         self._taken = 0
         if state["taken"]:
             self._next_block()
+            if self._current is None or not 0 < state["taken"] <= len(self._current):
+                raise ValueError("the saved position is damaged: its block has fewer demonstrations")
             self._taken = state["taken"]
 
     def close(self) -> None:
