@@ -1,5 +1,6 @@
 """The command `babyai`. Commands import what they need when they run, so that `--help` is fast."""
 
+import logging
 import os
 import sys
 from importlib.metadata import version
@@ -7,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from babyai.console import printable
 from babyai.demos import commands as demos
 from babyai.evaluation.commands import evaluate
 from babyai.training import commands as training
@@ -56,6 +58,8 @@ def show(
     from babyai.render.text import describe_view, draw_text
     from babyai.world.language import detokenize
 
+    if png is not None and not png.lower().endswith(".png"):
+        raise ValueError(f"{png} must end in .png: that is the format of the picture")
     engine = Engine(level, rules=rules)
     engine.reset([seed])
     if mission is not None:
@@ -105,8 +109,12 @@ def main() -> None:
         # The reader (`| head`) has seen enough. Output that is still buffered when Python exits goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ValueError, OSError) as error:
-        sys.exit(f"babyai: {error}")
+    except KeyboardInterrupt:
+        sys.exit("babyai: stopped")
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        # For those who look for a bug: logging.getLogger("babyai").setLevel("DEBUG").
+        logging.getLogger("babyai").debug("the command failed", exc_info=True)
+        sys.exit(f"babyai: {printable(str(error)) or type(error).__name__}")
 
 
 if __name__ == "__main__":

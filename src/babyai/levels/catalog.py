@@ -274,7 +274,7 @@ def find_level(name: str | Level, rules: Rules = "paper") -> Level:
     key = name.removeprefix("babyai/").removeprefix("BabyAI-").split("-v")[0]
     if key not in LEVELS:
         near = difflib.get_close_matches(key, LEVELS, n=3)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; see babyai.LEVELS for all names"
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; `babyai levels` lists all"
         raise UnknownLevelError(f"unknown level {name!r}{hint}")
     level = LEVELS[key]
     return replace(level, **_MINIGRID_SETTINGS.get(key, {})) if rules == "minigrid" else level
