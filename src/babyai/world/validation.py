@@ -26,7 +26,6 @@ from babyai.world.codes import (
     OPAQUE,
     PUT_NEXT,
     SINGLE,
-    WALL,
     WALL_CELL,
 )
 from babyai.world.state import MAX_CLAUSES, MAX_DESCRIPTORS, MAX_SIZE, MIN_SIZE, NUM_CELLS, ORIGIN, STRIDE
@@ -71,11 +70,11 @@ def is_object(cell):
 def _is_cell(cell):
     """Returns whether a byte may be inside the grid."""
     kind = cell & KIND_MASK
-    if cell == EMPTY or is_object(cell):
+    if cell == EMPTY or cell == WALL_CELL or is_object(cell):
         return True
     if (cell >> 4) & 7 >= NUM_COLORS or cell & MARKED:
         return False
-    return kind == DOOR or (cell & OPAQUE != 0 and (kind == WALL or kind == LOCKED_DOOR))
+    return kind == DOOR or (kind == LOCKED_DOOR and cell & OPAQUE != 0)
 
 
 @njit
