@@ -3,10 +3,20 @@
 import numpy as np
 import pytest
 
-from babyai import Engine, Level
-from babyai.levels.blocks import ANY, add_object, last, place_agent
-from babyai.levels.instruct import go_to
-from babyai.world.codes import BALL, GREEN, Action
+from babyai import LEVELS, Engine, Level
+from babyai.levels.blocks import (
+    ANY,
+    add_door,
+    add_object,
+    at,
+    last,
+    place_agent,
+    put,
+    random_thing,
+    remove_wall,
+)
+from babyai.levels.instruct import go_to, put_next, set_clause, set_order
+from babyai.world.codes import BALL, BEFORE, GO_TO, GREEN, Action
 from babyai.world.language import detokenize
 from tests.reference import differing_fields, objects_of
 from tests.scale import scaled
@@ -183,3 +193,97 @@ def test_custom_level_may_reuse_a_built_in_recipe() -> None:
     engine = Engine(level, 5)
     engine.reset(0)
     assert all(len(objects_of(world)) == 20 for world in engine.worlds)
+
+
+def careless(s, d, level):
+    """A recipe with a mistake for each variant; one recipe, because each takes seconds to compile."""
+    if level.variant == 3:
+        # Rooms, sides, cells and clauses that do not exist: every block returns False.
+        return (
+            add_door(s, d, 7, 7, ANY, GREEN, 0)
+            or add_door(s, d, 0, 0, 2, GREEN, 0)
+            or add_object(s, d, 0, -3, BALL, GREEN)
+            or place_agent(s, d, 99, 0)
+            or remove_wall(s, d, 0, 0, 3)
+            or put(s, d, at(0, 0), BALL)
+            or put(s, d, 100_000, BALL)
+            or put_next(s, 9, 0, 0)
+            or set_clause(s, -1, GO_TO, BALL, GREEN, 0)
+            or go_to(s, 1_000_000)
+            or go_to(s, random_thing(s, d, 700))
+        )
+    if not (place_agent(s, d, ANY, ANY) and add_object(s, d, 0, 0, BALL, GREEN)):
+        return False
+    if level.variant == 0:
+        return True
+    if level.variant == 1:
+        return go_to(s, last(d)) and set_order(s, BEFORE, 0)
+    s.agent = 800
+    return go_to(s, last(d))
+
+
+@pytest.mark.parametrize(("variant", "message"), [(0, "no instruction"), (1, "incomplete"), (2, "agent")])
+def test_a_recipe_that_builds_an_invalid_world_is_refused(variant: int, message: str) -> None:
+    with pytest.raises(ValueError, match=f"'Own'.*{message}"):
+        Engine(Level("Own", careless, rows=1, columns=1, variant=variant)).reset(0)
+
+
+@pytest.mark.compiled
+def test_blocks_refuse_what_does_not_exist() -> None:
+    with pytest.raises(RuntimeError, match="could not be generated"):
+        Engine(Level("Own", careless, rows=1, columns=1, variant=3)).reset(0)
+
+
+# ---------------------------------------------------------------- damaged snapshots
+
+DAMAGED = {
+    "heading": ("agent_dir", 4, "heading"),
+    "agent outside the grid": ("agent", 30_000, "agent"),
+    "agent before the grid": ("agent", -5, "agent"),
+    "size": ("width", 25, "size"),
+    "no size": ("height", 0, "size"),
+    "rooms": ("room_width", 1, "size"),
+    "clock": ("max_steps", 0, "time limit"),
+    "carried wall": ("carrying", 0xD2, "carries"),
+    "no instruction": ("verbs", 0, "instruction"),
+    "unknown verb": ("verbs", 9, "instruction"),
+    "unknown color": ("colors", 7, "instruction"),
+    "options": ("options", 8, "flags"),
+    "generator": ("rng_inc_low", 2, "generator"),
+    "no border": ("cells", 1, "border"),
+    "unknown cell": ("hidden", 0xFF, "cell"),
+    "level": ("level", 1, "level"),
+    "status": ("status", 3, "never reset"),
+}
+
+
+@pytest.mark.parametrize(("field", "value", "message"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_snapshot_is_refused(field: str, value: int, message: str) -> None:
+    engine = Engine("GoToLocal")
+    engine.reset(0)
+    before = engine.snapshot(0)
+    damaged = engine.worlds.copy()
+    damaged[field] = value
+    with pytest.raises(ValueError, match=message):
+        engine.restore(0, damaged[0].tobytes())
+    assert engine.snapshot(0) == before
+
+
+def test_every_snapshot_of_every_level_is_accepted() -> None:
+    engine = Engine(list(LEVELS), len(LEVELS))
+    engine.reset(0)
+    rng = np.random.default_rng(0)
+    for _ in range(scaled(60, least=5)):
+        for index in range(engine.num_worlds):
+            engine.restore(index, engine.snapshot(index))
+        engine.step(rng.integers(0, 7, engine.num_worlds), skip_done=True)
+
+
+def test_a_world_restored_without_a_generator_is_seeded_at_its_next_reset() -> None:
+    drawn = Engine("GoToLocal")
+    drawn.lay_out(0, ROOM, "go to the blue ball")
+    engine = Engine("GoToLocal")
+    engine.reset(0)
+    engine.restore(0, drawn.snapshot(0))
+    engine.reset()
+    assert engine.worlds[0].rng_inc_low % 2 == 1

@@ -1,7 +1,9 @@
 """Compiled code is never stale: the cache folder's name depends on everything that affects the machine code."""
 
 import ast
+import hashlib
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -63,7 +65,7 @@ def cache_of(package: Path) -> Path:
 
 
 def compiled_files(package: Path) -> set[Path]:
-    return set(cache_of(package).rglob("*.nbc"))
+    return set(cache_of(package).rglob("*.kernel"))
 
 
 def run(package: Path, code: str, **flags: str) -> subprocess.CompletedProcess[str]:
@@ -222,4 +224,152 @@ def test_two_processes_can_compile_at_the_same_time(package: Path) -> None:
         assert stdout.strip() == "1"
     files = compiled_files(package)
     assert answer(package, PLAY) == "1"
+    assert compiled_files(package) == files
+
+
+# ---------------------------------------------------------------- a cache that cannot be written, or is damaged
+
+
+def run_ask(package: Path, **flags: str) -> subprocess.CompletedProcess[str]:
+    done = run(package, ASK, **flags)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def pycache_files(package: Path) -> list[Path]:
+    return [file for suffix in ("*.nbi", "*.nbc") for file in package.rglob(suffix)]
+
+
+def damaged(data: bytes, damage: str) -> bytes:
+    middle = len(data) // 2
+    if damage == "flipped":
+        return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    if damage == "of another kind":
+        payload = pickle.dumps((1, 2, 3))
+        return hashlib.sha256(payload).digest() + payload
+    return data[: middle if damage == "truncated" else 0]
+
+
+@pytest.mark.compiled
+def test_a_damaged_file_is_compiled_again(package: Path) -> None:
+    assert answer(package, ASK) == "1"
+    [file] = compiled_files(package)
+    for damage in ("truncated", "flipped", "empty", "of another kind"):
+        file.write_bytes(damaged(file.read_bytes(), damage))
+        done = run_ask(package)
+        assert done.stdout.strip() == "1" and "damaged" in done.stderr, damage
+    assert run_ask(package).stderr == ""
+
+
+@pytest.mark.compiled
+def test_a_cache_that_cannot_be_written_never_runs_stale_code(package: Path) -> None:
+    """A file where the folder should be: even root cannot write there."""
+    cache_of(package).write_text("in the way")
+    done = run_ask(package)
+    assert done.stdout.strip() == "1" and "cannot write" in done.stderr and "BABYAI_CACHE_DIR" in done.stderr
+    (package / "world" / "probe_constants.py").write_text("ANSWER = 2\n")
+    assert run_ask(package).stdout.strip() == "2"
+    assert not pycache_files(package)
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_cache_filled_by_somebody_else_is_read(package: Path) -> None:
+    run_ask(package)
+    for path in [*cache_of(package).rglob("*"), cache_of(package)]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = {file: file.stat().st_mtime_ns for file in compiled_files(package)}
+    assert run_ask(package).stderr == ""
+    assert {file: file.stat().st_mtime_ns for file in compiled_files(package)} == before
+
+
+@pytest.mark.compiled
+def test_without_a_home_kernels_are_compiled_each_time(package: Path) -> None:
+    code = f"""
+import pathlib
+def home(cls):
+    raise RuntimeError("Could not determine home directory.")
+pathlib.Path.home = classmethod(home)
+{ASK}
+"""
+    arguments, environment = command(package, code)
+    del environment["BABYAI_CACHE_DIR"]
+    environment.pop("XDG_CACHE_HOME", None)
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0 and done.stdout.strip() == "1" and "no home folder" in done.stderr
+
+
+# ---------------------------------------------------------------- one compiler per machine
+
+# A compiler that takes long, and writes a line for each function it compiles.
+SLOW_ASK = """
+import sys, time
+from numba.core import dispatcher
+compile = dispatcher._FunctionCompiler.compile
+def slow(self, *arguments):
+    if self.py_func.__name__ == "ask":
+        print("compiling", flush=True)
+        time.sleep({seconds})
+    return compile(self, *arguments)
+dispatcher._FunctionCompiler.compile = slow
+from babyai.world.probe import ask
+print(ask())
+"""
+
+
+def start(package: Path, seconds: float) -> subprocess.Popen[str]:
+    arguments, environment = command(package, SLOW_ASK.format(seconds=seconds))
+    return subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(os.name != "posix", reason="there are no file locks")
+def test_several_processes_wait_for_one_compiler(package: Path) -> None:
+    processes = [start(package, 3) for _ in range(3)]
+    outputs = [process.communicate(timeout=600) for process in processes]
+    assert all(stdout.endswith("1\n") for stdout, _ in outputs)
+    assert sum(stdout.count("compiling") for stdout, _ in outputs) == 1
+    assert sum("waiting" in stderr for _, stderr in outputs) == 2
+
+
+@pytest.mark.compiled
+@pytest.mark.skipif(os.name != "posix", reason="there are no file locks")
+def test_a_killed_compiler_blocks_nobody(package: Path) -> None:
+    first = start(package, 1000)
+    assert first.stdout is not None and first.stdout.readline() == "compiling\n"
+    second = start(package, 0)
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(timeout=4)
+    first.kill()
+    assert second.communicate(timeout=600)[0] == "compiling\n1\n"
+    first.communicate()
+
+
+@pytest.mark.compiled
+@pytest.mark.long
+def test_compile_fills_the_cache_for_everything(package: Path) -> None:
+    """After `babyai compile`, nothing that the commands and environments do compiles anything."""
+    done = run(package, "import sys; sys.argv[1:] = ['compile']; from babyai.cli import main; main()")
+    assert done.returncode == 0 and str(cache_of(package)) in done.stdout, done.stderr
+    files = compiled_files(package)
+    use = """
+import gymnasium as gym, numpy as np, babyai, sys
+env = gym.make("babyai/BossLevel-v0"); env.reset(seed=0); env.step(2); env.unwrapped.restore(env.unwrapped.snapshot())
+babyai.Expert(env).advise()
+envs = gym.make_vec("babyai/GoTo-v0", num_envs=8); envs.reset(seed=0); envs.step(envs.action_space.sample())
+gym.make("babyai/GoTo-v0", observation="rgb").reset(seed=0)
+from babyai.cli import main
+for words in (
+    "show GoTo", "demos collect --levels GoTo --episodes 20 --out d.parquet", "demos verify d.parquet",
+    "demos show d.parquet", "demos merge d.parquet --out e.parquet", "evaluate expert --levels GoTo --missions 16",
+):
+    sys.argv[1:] = words.split()
+    main()
+"""
+    arguments, environment = command(package, use)
+    done = subprocess.run(
+        arguments, env=environment, cwd=package.parent, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
     assert compiled_files(package) == files

@@ -3,7 +3,7 @@
 Numba's on-disk cache only checks the file that defines a function, not the functions and constants it uses. This
 package therefore keeps its cache in a folder named after a digest of every source file a kernel can use and of every
 flag that changes the machine code. After an edit, with another Numba version, or with `NUMBA_BOUNDSCHECK=1`, that
-folder is a different one, so stale code is never loaded.
+folder is a different one, so stale code is never loaded. `babyai._kernel_cache` reads and writes the files in it.
 """
 
 import functools
@@ -19,9 +19,20 @@ import numba
 from numba import types
 from numba.extending import intrinsic
 
+from babyai._kernel_cache import SUFFIX, KernelCache
+
 PACKAGE = Path(__file__).parent
 # Modules and packages that contain kernels, lowest first. A kernel only uses its own layer and the layers before it.
-KERNEL_LAYERS = ("_jit.py", "world", "levels", "engine_kernels.py", "expert", "render/blit.py", "demos/kernels.py")
+KERNEL_LAYERS = (
+    "_kernel_cache.py",
+    "_jit.py",
+    "world",
+    "levels",
+    "engine_kernels.py",
+    "expert",
+    "render/blit.py",
+    "demos/kernels.py",
+)
 # Numba reads these flags from NUMBA_DISABLE_JIT and NUMBA_BOUNDSCHECK.
 COMPILED = not numba.config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
 CHECKED = bool(numba.config.BOUNDSCHECK)  # pyright: ignore[reportAttributeAccessIssue]
@@ -53,17 +64,22 @@ def layer_of(file: Path) -> str:
     )
 
 
-def cache_root() -> Path:
-    """The cache folder for compiled kernels: `BABYAI_CACHE_DIR`, or `babyai` in the user's cache folder."""
+def cache_root() -> Path | None:
+    """The cache folder for compiled kernels: `BABYAI_CACHE_DIR`, or `babyai` in the user's cache folder, if any."""
     if chosen := os.environ.get("BABYAI_CACHE_DIR"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "babyai"
+        return Path(chosen).absolute()
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "babyai"
+    except RuntimeError:
+        # There is no HOME, and the user is not in the password file.
+        return None
 
 
 @functools.cache
-def cache_folder(layer: str) -> Path:
+def cache_folder(layer: str) -> Path | None:
     """The cache folder for the machine code of a layer's kernels."""
-    return cache_root() / source_digest(layer)
+    root = cache_root()
+    return None if root is None else root / source_digest(layer)
 
 
 def njit(function: Callable[..., Any]) -> Any:
@@ -86,18 +102,18 @@ def njit(function: Callable[..., Any]) -> Any:
 
 def entry(function: Callable[..., Any]) -> Any:
     """Compiles a kernel that Python calls, and caches its machine code on disk."""
-    previous = numba.config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
-    numba.config.CACHE_DIR = str(cache_folder(layer_of(Path(function.__code__.co_filename))))
-    try:
-        return numba.njit(nogil=True, cache=True)(function)
-    finally:
-        numba.config.CACHE_DIR = previous
+    folder = cache_folder(layer_of(Path(function.__code__.co_filename)))
+    kernel = numba.njit(nogil=True)(function)
+    if COMPILED:
+        kernel._cache = KernelCache(folder, f"{function.__module__}.{function.__qualname__}")
+    return kernel
 
 
 @functools.cache
 def announce_compilation(layer: str, what: str) -> None:
     """Logs one line if a layer's kernels are not in the disk cache yet."""
-    if COMPILED and not any(cache_folder(layer).rglob("*.nbi")):
+    folder = cache_folder(layer)
+    if COMPILED and (folder is None or not any(folder.glob(f"*{SUFFIX}"))):
         log.warning("compiling %s for this machine, once", what)
 
 

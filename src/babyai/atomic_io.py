@@ -1,9 +1,10 @@
-"""Atomic writes: a file or folder appears whole or not at all, whatever happens meanwhile."""
+"""Atomic writes: a file or folder appears whole or not at all, whatever happens meanwhile; and locks."""
 
 import contextlib
 import errno
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,15 +21,58 @@ def atomic_file(path: Path, temporary: Path | None = None) -> Iterator[Path]:
         path: The file to create or replace.
         temporary: Where to write meanwhile, on the same disk; default: next to `path`.
     """
+    _remove_abandoned(path)
     temporary = temporary or path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         sync(temporary)
         os.replace(temporary, path)
+    except OSError as error:
+        _remove_file(temporary)
+        # Nobody has asked for a file of that name.
+        if error.errno is not None and error.filename in (temporary, str(temporary), os.fsencode(temporary)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _remove_file(temporary)
         raise
     sync_folder(path.parent)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes what processes that were killed while they wrote this file have left."""
+    if os.name != "posix" or not path.parent.is_dir():
+        return
+    prefix = f".{path.name}."
+    for name in os.listdir(path.parent):
+        number = name.removeprefix(prefix).removesuffix(".tmp")
+        if name.startswith(prefix) and name.endswith(".tmp") and number.isdecimal() and not _is_running(int(number)):
+            _remove_file(path.parent / name)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _remove_file(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def check_regular(path: PathLike) -> None:
+    """Raises unless a path that exists is a regular file: reading a pipe or a device may never end.
+
+    Raises:
+        OSError: It is something else.
+    """
+    if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "this is a pipe or a device, not a file", str(path))
 
 
 @contextlib.contextmanager
@@ -70,6 +114,51 @@ def remove_temporaries(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, wait_seconds: float = 60.0) -> Iterator[None]:
+    """Holds a lock on a file, which need not exist, while its content is read, changed and replaced.
+
+    The operating system releases the lock however the process ends. On Windows there is no lock.
+
+    Raises:
+        TimeoutError: Another process has held the lock all the time.
+    """
+    if os.name != "posix":
+        yield
+        return
+    place = path.with_name(f".{path.name}.lock")
+    descriptor = _acquire(place, time.monotonic() + wait_seconds)
+    if descriptor is None:
+        raise TimeoutError(f"another process has been writing to {path} for {wait_seconds:.0f} seconds; wait for it")
+    try:
+        yield
+    finally:
+        place.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(place: Path, deadline: float) -> int | None:
+    """An open descriptor that holds the lock, or None if there was none in time."""
+    import fcntl
+
+    while True:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The process before removed its lock file; the one that holds the lock is the file of that name now.
+            if os.path.samestat(os.fstat(descriptor), os.stat(place)):
+                return descriptor
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.02)
 
 
 def sync(path: Path) -> None:

@@ -1,5 +1,6 @@
 """The command `babyai`. Commands import what they need when they run, so that `--help` is fast."""
 
+import logging
 import os
 import sys
 from importlib.metadata import version
@@ -7,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from babyai.console import printable
 from babyai.demos import commands as demos
 from babyai.evaluation.commands import evaluate
 from babyai.training import commands as training
@@ -56,6 +58,8 @@ def show(
     from babyai.render.text import describe_view, draw_text
     from babyai.world.language import detokenize
 
+    if png is not None and not png.lower().endswith(".png"):
+        raise ValueError(f"{png} must end in .png: that is the format of the picture")
     engine = Engine(level, rules=rules)
     engine.reset([seed])
     if mission is not None:
@@ -69,6 +73,13 @@ def show(
 
         save_png(draw_world(world, view=engine.images[0]), png)
         print(f"\nwritten: {png}")
+
+
+def compile_kernels() -> None:
+    """Compile everything for this machine now, into the cache: for container images, clusters and impatient people."""
+    from babyai.precompile import compile_all
+
+    print(compile_all())
 
 
 def quickstart() -> None:
@@ -89,6 +100,7 @@ def main() -> None:
     app = tyro.extras.SubcommandApp()
     for command in (levels, show, quickstart, evaluate, training.resume):
         app.command(name=command.__name__)(command)
+    app.command(name="compile")(compile_kernels)
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
     app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
     try:
@@ -97,8 +109,12 @@ def main() -> None:
         # The reader (`| head`) has seen enough. Output that is still buffered when Python exits goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ValueError, OSError) as error:
-        sys.exit(f"babyai: {error}")
+    except KeyboardInterrupt:
+        sys.exit("babyai: stopped")
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        # For those who look for a bug: logging.getLogger("babyai").setLevel("DEBUG").
+        logging.getLogger("babyai").debug("the command failed", exc_info=True)
+        sys.exit(f"babyai: {printable(str(error)) or type(error).__name__}")
 
 
 if __name__ == "__main__":

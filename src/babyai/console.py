@@ -1,6 +1,7 @@
 """Console output of commands: plain lines, and a progress bar for anything that takes more than a moment."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,35 @@ def console() -> Any:
     return Console(soft_wrap=True, highlight=False, markup=False)
 
 
+def printable(text: str) -> str:
+    """Text from a file, safe to print: control characters, which could take over the terminal, are spelled out."""
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+@contextlib.contextmanager
+def hidden_control_keys() -> Iterator[None]:
+    """Does not let the terminal echo ^C, which would shift what is being redrawn by a line."""
+    try:
+        import termios
+
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (ImportError, OSError, ValueError, AttributeError):
+        # No terminal, or not of this kind.
+        yield
+        return
+    quiet = termios.tcgetattr(descriptor)
+    quiet[3] &= ~termios.ECHOCTL
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
 @contextlib.contextmanager
 def progress(task: str, unit: str) -> Iterator[Progress]:
     """Yields a function that shows progress: a bar in a terminal, a line every few seconds elsewhere.
@@ -32,12 +62,15 @@ def progress(task: str, unit: str) -> Iterator[Progress]:
         return
     from rich import progress as bars
 
-    with bars.Progress(
-        *("{task.description}", bars.BarColumn(), bars.MofNCompleteColumn(), "{task.fields[rate]}"),
-        *(bars.TimeRemainingColumn(), "left"),
-        console=screen,
-        transient=True,
-    ) as bar:
+    with (
+        hidden_control_keys(),
+        bars.Progress(
+            *("{task.description}", bars.BarColumn(), bars.MofNCompleteColumn(), "{task.fields[rate]}"),
+            *(bars.TimeRemainingColumn(), "left"),
+            console=screen,
+            transient=True,
+        ) as bar,
+    ):
         task_id = bar.add_task(task, total=None, rate="")
         clock = _Clock()
 

@@ -20,6 +20,7 @@ from babyai.seeds import VALIDATION_SEED
 from babyai.world.codes import MAX_WORDS, Action
 from babyai.world.language import Clause, Mission, parse_mission
 from babyai.world.state import DONE_ACTIONS, ENDED, MAX_CLAUSES, MAX_DESCRIPTORS, NOT_RESET, RUNNING, WORLD, make_worlds
+from babyai.world.validation import FAULT_MESSAGES
 from babyai.world.view import VIEW_SIZE
 
 Episodes = Literal["stream", "next_seed"]
@@ -221,17 +222,24 @@ class Engine:
         return self.worlds[self._check_index(index)].tobytes()
 
     def restore(self, index: int, snapshot: bytes) -> None:
-        """Restores one world from a snapshot taken from this engine or from one with the same levels."""
+        """Restores one world from a snapshot taken from this engine or from one with the same levels.
+
+        Raises:
+            ValueError: The bytes are not a snapshot, or not one of a possible world; nothing has been changed.
+        """
         index = self._check_index(index)
         if not isinstance(snapshot, bytes) or len(snapshot) != WORLD.itemsize:
             raise ValueError("this is not a snapshot, or it was taken with another version of babyai")
-        world = np.frombuffer(snapshot, dtype=WORLD)[0]
+        record = np.frombuffer(bytearray(snapshot), dtype=WORLD).view(np.recarray)
+        world = record[0]
         if not 0 <= world["level"] < len(self.levels) or world["status"] not in (RUNNING, ENDED):
             raise ValueError("this snapshot is of a level that this engine does not have, or of a world never reset")
+        # Kernels trust the record, and a damaged one would make them write anywhere in memory.
+        if fault := engine_kernels.find_world_fault(for_kernels(record, WORLD), 0, True):
+            raise ValueError(f"this snapshot is damaged: {FAULT_MESSAGES[fault]}")
         self.worlds[index] = world
         self.done[index] = world["status"] == ENDED
-        if world["rng_inc_low"]:
-            self._mark_seeded(np.arange(self.num_worlds) == index)
+        self._mark_seeded(np.arange(self.num_worlds) == index, seeded=bool(world["rng_inc_low"]))
         self.observe(index)
 
     def close(self) -> None:
@@ -260,11 +268,7 @@ class Engine:
             )
             if failed := _failed_worlds(results):
                 self.done[mask] = self.worlds.status[mask] != RUNNING
-                level = self.levels[self.worlds[min(failed)].level]
-                raise RuntimeError(
-                    f"level {level.name!r} could not be generated in {engine_kernels.MAX_ATTEMPTS} attempts: its rooms "
-                    f"may be too small for its objects, or its recipe cannot be satisfied"
-                )
+                self._raise_reset_error(min(failed))
         self._mark_seeded(mask)
         self.done &= ~mask
 
@@ -344,9 +348,11 @@ class Engine:
             seeds[first_reset] = random_seeds[first_reset]
         return seeds
 
-    def _mark_seeded(self, mask: np.ndarray) -> None:
-        """Records that the generators of these worlds are seeded; `_unseeded` becomes None once all are."""
-        if self._unseeded is not None:
+    def _mark_seeded(self, mask: np.ndarray, seeded: bool = True) -> None:
+        """Records that the generators of these worlds are seeded, or not; `_unseeded` is None while all are."""
+        if not seeded:
+            self._unseeded = mask if self._unseeded is None else self._unseeded | mask
+        elif self._unseeded is not None:
             self._unseeded &= ~mask
             if not self._unseeded.any():
                 self._unseeded = None
@@ -358,6 +364,22 @@ class Engine:
         if chosen.dtype.kind not in "iu":
             raise TypeError(f"actions must be integers 0..6, not {chosen.dtype}")
         return np.ascontiguousarray(chosen, dtype=np.int64)
+
+    def _raise_reset_error(self, failed: int) -> None:
+        """Raises the error that explains why a world could not be generated; `failed` is what the kernel returned."""
+        refused = failed < engine_kernels.OK
+        index = engine_kernels.REFUSED - failed if refused else failed
+        level = self.levels[self.worlds[index].level]
+        if refused:
+            fault = engine_kernels.find_world_fault(self.kernel_worlds, index, False)
+            raise ValueError(
+                f"the recipe of level {level.name!r} returned True for an invalid world: {FAULT_MESSAGES[fault]}; see "
+                f"docs/adding-a-level.md"
+            )
+        raise RuntimeError(
+            f"level {level.name!r} could not be generated in {engine_kernels.MAX_ATTEMPTS} attempts: its rooms may be "
+            f"too small for its objects, or its recipe cannot be satisfied"
+        )
 
     def _raise_step_error(self, index: int, actions: np.ndarray) -> None:
         """Raises the error that explains why world `index` cannot take its action."""

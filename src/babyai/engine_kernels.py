@@ -14,10 +14,13 @@ from babyai.world.judge import ONGOING, SUCCESS, begin_tracking, can_be_put, jud
 from babyai.world.mission import write_mission
 from babyai.world.random import seed_generator
 from babyai.world.state import ENDED, MAX_CLAUSES, NOT_RESET, ORIGIN, STRIDE
+from babyai.world.validation import VALID, find_fault, find_recipe_fault
 from babyai.world.view import VIEW_SIZE, write_view, write_view_of_size
 
 NO_SEED = -1
 OK = -1
+# What resets return for world i if its recipe built an invalid world: REFUSED - i.
+REFUSED = -2
 
 
 @njit
@@ -72,6 +75,7 @@ def reset_batch(worlds, chosen, seeds, levels, draft, size, views, directions, m
 def compile_reset(recipe):
     """`reset_batch` for worlds of one level with a custom recipe; compiled for this process only.
 
+    Unlike built-in recipes, which are tested, a custom one is checked: kernels would trust whatever world it builds.
     The loop is repeated here because Numba cannot cache a function that is passed another one.
     """
     follow = njit(recipe)
@@ -88,7 +92,12 @@ def compile_reset(recipe):
                 seed_generator(s, seeds[i])
             for _ in range(MAX_ATTEMPTS):
                 begin_attempt(s, d, level)
-                if follow(s, d, level) and accept(s, d):
+                if not follow(s, d, level):
+                    continue
+                if find_recipe_fault(s) != VALID:
+                    s.status = NOT_RESET
+                    return REFUSED - i
+                if accept(s, d):
                     break
             else:
                 s.status = NOT_RESET
@@ -97,6 +106,12 @@ def compile_reset(recipe):
         return OK
 
     return reset_own_batch
+
+
+@entry
+def find_world_fault(worlds, i, has_begun):
+    """What is wrong with world i: an index in `FAULT_MESSAGES`, or VALID. `has_begun`: its episode has been started."""
+    return find_fault(worlds[i]) if has_begun else find_recipe_fault(worlds[i])
 
 
 @entry

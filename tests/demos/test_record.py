@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from babyai.demos import record
 from babyai.demos.record import KEYS, Recorder, next_seed, play_in_terminal, terminal_keys
 from babyai.demos.store import DemoFile
 from babyai.demos.verify import verify
@@ -95,7 +96,7 @@ def test_terminal_keys_are_decoded() -> None:
     master, slave = os.openpty()
     with terminal_keys(slave) as keys:
         os.write(master, b"\x1b[A\x1bOD\x1bx\x1b[Cp \r\x1b[Z\xffq\x03more")
-        assert list(keys) == ["up", "left", "right", "p", " ", "\r", "", "\ufffd", "q"]
+        assert list(keys) == ["up", "left", "x", "right", "p", " ", "\r", "", "\ufffd", "q"]
     os.close(master)
     os.close(slave)
 
@@ -144,3 +145,16 @@ def test_record_command_in_a_pseudo_terminal(tmp_path: Path) -> None:
     with DemoFile(path) as file:
         assert len(file) == 1 and file[0].seed == 1 and file[0].reward > 0
         assert file.header.sources[0].origin == "human"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has keys of its own")
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [(b"\x1bq", ["q"]), (b"\x1b\x1b[Ap", ["up", "p"]), (b"\x1b", []), (b"\x1bOD\x03x", ["left"])],
+)
+def test_escape_does_not_swallow_the_next_key(sent: bytes, keys: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, sent)
+    os.close(writer)
+    assert list(record._iter_keys(reader)) == keys
+    os.close(reader)

@@ -13,6 +13,7 @@ import pytest
 
 from babyai.batch import Batch
 from babyai.demos.collect import collect
+from babyai.demos.header import DemoFileError
 from babyai.demos.packed import Demo
 from babyai.demos.record import Recorder
 from babyai.demos.replay import Replay
@@ -245,7 +246,7 @@ def test_errors_in_the_background_reach_the_caller(small_file: Path) -> None:
     source.demos = replace(source.demos, actions=np.zeros_like(source.demos.actions))
     with Replay(source, steps=40, lanes=LANES) as replay:
         for _ in range(2):
-            with pytest.raises(RuntimeError, match=r"row \d+ .*(GoToLocal|BossLevel).*seed \d+.*babyai demos verify"):
+            with pytest.raises(DemoFileError, match=r"row \d+ .*(GoToLocal|BossLevel).*seed \d+.*babyai demos verify"):
                 list(itertools.islice(replay, 50))
 
 
@@ -437,3 +438,20 @@ def test_positions_of_other_replays_are_refused(tmp_path: Path, small_file: Path
     other_file = collect("GoToLocal", scaled(600, 12), 5, tmp_path / "x.parquet").path
     with pytest.raises(ValueError, match="another file"):
         Replay(FileSource(other_file), steps=STEPS, lanes=LANES).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("levels", 9), ("levels", -1), ("seeds", -5), ("at", -1), ("at", 10**6), ("rows", 10**9)]
+)
+def test_damaged_positions_are_refused(small_file: Path, key: str, value: int) -> None:
+    """They come from run folders; compiled code would trust them."""
+    for source in (FileSource(small_file), ExpertSource("GoToLocal", block=8)):
+        with Replay(source, steps=STEPS, lanes=LANES) as replay:
+            fill(replay, 2)
+            state = replay.state_dict()
+            if key == "rows" and isinstance(source, ExpertSource):
+                continue
+            state[key] = [value] * LANES
+            state["at"] = [max(1, at) if key != "at" else at for at in state["at"]]
+            with pytest.raises(ValueError, match=r"position|seed"):
+                replay.load_state_dict(state)

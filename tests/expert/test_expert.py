@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import babyai
+from babyai import Engine, ExpertBatch
 from babyai.expert.expert import UnsolvableError
 from tests.scale import scaled
 
@@ -146,3 +147,45 @@ def test_resets_with_each_episode_and_after_restoring_a_snapshot() -> None:
 def test_invalid_arguments_raise(make, error, message) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+# ---------------------------------------------------------------- what comes from outside
+
+
+def test_demonstrating_worlds_that_were_not_reset_is_an_error() -> None:
+    expert = ExpertBatch(Engine("GoToLocal", 3))
+    with pytest.raises(RuntimeError, match="world 0 has not been reset"):
+        expert.demonstrate()
+
+
+def test_an_episode_whose_limit_was_lowered_is_demonstrated_within_bounds() -> None:
+    engine = Engine("GoToLocal", 2)
+    engine.reset(0)
+    engine.worlds.step_count = 50
+    engine.worlds.max_steps = 10
+    _, lengths, _ = ExpertBatch(engine).demonstrate()
+    assert (lengths <= 1).all()
+
+
+def test_arguments_have_one_element_per_world() -> None:
+    engine = Engine("GoToLocal", 3)
+    engine.reset(0)
+    expert = ExpertBatch(engine)
+    for call in (lambda: expert.advise(np.zeros(2)), lambda: expert.reset(np.ones(9, dtype=bool))):
+        with pytest.raises(ValueError, match=r"\(3,\)"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("depth", 97), ("depth", -1), ("kinds", 6), ("values", 820), ("targets", 5), ("failure", 99)]
+)
+def test_damaged_records_are_refused(field: str, value: int) -> None:
+    engine = Engine("BossLevel", 3)
+    engine.reset(0)
+    expert = ExpertBatch(engine)
+    expert.advise()
+    expert.load_records(expert.experts.copy())
+    damaged = expert.experts.copy()
+    damaged[field] = value
+    with pytest.raises(ValueError, match="expert is damaged"):
+        expert.load_records(damaged)

@@ -1,5 +1,7 @@
 """The catalog: its levels, validation of settings, and lookup by name."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -87,12 +89,21 @@ def test_unknown_rules_raise() -> None:
 
 BAD = {
     "recipe": ({"recipe": "fly"}, "unknown recipe 'fly'"),
-    "tiny rooms": ({"room_size": 2}, f"room_size 2 .*3..{MAX_SIZE}"),
-    "no rows": ({"rows": 0}, "rows 0 .*at least 1"),
+    "tiny rooms": ({"room_size": 2}, rf"room_size .*3\.\.{MAX_SIZE}, not 2"),
+    "no rows": ({"rows": 0}, r"rows .*1\.\.60, not 0"),
     "too wide": ({"columns": 4}, f"29 x 22 cells; at most {MAX_SIZE} x {MAX_SIZE} cells"),
     "too many rooms": ({"room_size": 3, "rows": 11, "columns": 11}, f"{MAX_ROOMS} rooms are possible"),
-    "negative objects": ({"objects": -1}, "objects -1 .*negative"),
-    "negative max_steps": ({"max_steps": -5}, "max_steps -5 .*negative"),
+    "negative objects": ({"objects": -1}, r"objects .*1\.\.576, not -1"),
+    "negative max_steps": ({"max_steps": -5}, r"max_steps .*0\.\.2147483647, not -5"),
+    "max_steps that wraps": ({"max_steps": 2**31}, r"max_steps .*0\.\.2147483647, not 2147483648"),
+    "fractional size": ({"room_size": 6.5}, "room_size .*integer.* not 6.5"),
+    "more doors than walls": ({"recipe": "open_doors_in_order", "objects": 100}, r"objects .*2\.\.4, not 100"),
+    "no second room": ({"recipe": "open_red_door", "columns": 1}, "columns .*not 1"),
+    "not square": ({"recipe": "find_object", "rows": 2}, "as many rows as columns, not 2 and 3"),
+    "unknown variant": ({"recipe": "open_one_door", "variant": 3}, r"variant .*0\.\.2, not 3"),
+    "unknown color": ({"colors": (6, 0)}, r"colors .*0\.\.5.*\(6, 0\)"),
+    "no probability": ({"locked_room": float("nan")}, "locked_room .*nan"),
+    "strictness": ({"strict": 7}, "strict must be True or False, not 7"),
     "verbs": ({"verbs": ("fly to",)}, "verbs must be among go to, pick up, open, put next; got .*'fly to'"),
     "no verbs": ({"verbs": ()}, "verbs must be among"),
     "joins": ({"joins": ("seq",)}, r"joins must be .*got \('seq',\)"),
@@ -103,6 +114,12 @@ BAD = {
 def test_invalid_settings_raise(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match="level 'Own': .*" + message):
         Level(**({"name": "Own", "recipe": "go_to_maze"} | settings))
+
+
+@pytest.mark.parametrize("name", ["", "\x1b[2J", 3])
+def test_a_name_can_be_printed(name: Any) -> None:
+    with pytest.raises(ValueError, match="name"):
+        Level(name, "go_to_maze")
 
 
 def test_settings_take_effect_in_worlds() -> None:

@@ -74,10 +74,10 @@ def test_a_run_and_what_its_summary_suggests(algorithm: str, run: Any, capsys: p
     [suggestion] = re.findall(r"evaluate it: +babyai (.*)", output)
     assert suggestion == "evaluate ours --levels GoToObjS4 --trust"
     assert "2,000,000,000" in output_of(run, capsys, *suggestion.split(), "--missions", "3")
-    [suggestion] = re.findall(r"continue it: +babyai (.*)", output)
-    assert suggestion == "resume ours"
+    # It is finished, so there is nothing to continue; but it can be made longer.
+    assert "babyai resume" not in output
     more = ("--frames", "240") if algorithm == "ppo" else ("--epochs", "3")
-    assert "(of 3)" in output_of(run, capsys, *suggestion.split(), *more)
+    assert "(of 3)" in output_of(run, capsys, "resume", "ours", "--trust", *more)
     assert len(read_rows("ours")) == 3
 
 
@@ -110,11 +110,23 @@ def test_settings_reach_a_policy_of_ones_own(run: Any) -> None:
     run("train", "imitation", *SHORT["imitation"], "--out", "ours", "--settings", "hidden=8", "--epochs", "1")
     assert Agent.load("ours", device="cpu", trust=True).model.hidden == 8  # pyright: ignore[reportAttributeAccessIssue]
     # Resuming needs no more than the folder.
-    run("resume", "ours", "--epochs", "2")
+    run("resume", "ours", "--epochs", "2", "--trust")
     assert len(read_rows("ours")) == 2
     with pytest.raises(SystemExit, match="hiden"):
         run("train", "imitation", *SHORT["imitation"], "--out", "other", "--settings", "hiden=8")
     assert not Path("other").exists()
+
+
+def test_resuming_runs_no_code_without_consent(run: Any, tmp_path: Path) -> None:
+    """A run folder from somewhere else may name any file."""
+    run("train", "imitation", *SHORT["imitation"], "--out", "ours", "--epochs", "1")
+    (tmp_path / "evil.py").write_text("open('executed', 'w')")
+    config = json.loads(Path("ours/config.json").read_text())
+    config["config"]["architecture"] = f"{tmp_path}/evil.py:Policy"
+    Path("ours/config.json").write_text(json.dumps(config))
+    with pytest.raises(SystemExit, match=r"ours.*evil\.py:Policy.*--trust"):
+        run("resume", "ours", "--epochs", "2")
+    assert not Path("executed").exists()
 
 
 def test_several_settings_are_separated_by_spaces(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +156,7 @@ def test_several_seeds_train_in_parallel(
     assert re.findall(r"run folder: +(\S+)", output) == ["many-5", "many-6"]
     for seed in (5, 6):
         run("train", "imitation", *SHORT["imitation"], "--seed", str(seed), "--out", f"many-{seed}")
-    run("resume", "many-5", "many-6", "--epochs", "3")
+    run("resume", "many-5", "many-6", "--epochs", "3", "--trust")
     assert started[1] == ("imitation", [(5, "many-5"), (6, "many-6")], [True, True])
 
 
@@ -170,7 +182,7 @@ def test_resuming_needs_the_folder_only(run: Any) -> None:
     run(*words, "--out", "whole")
     run(*words, "--out", "parts", "--max-minutes", "0")
     assert read_rows("parts") == []
-    run("resume", "parts")
+    run("resume", "parts", "--trust")
     assert_same_run(Path("whole"), Path("parts"))
     # The time limit was for one session only.
     assert read_config("parts")["resumed"][0]["changed"] == {"max_minutes": [0.0, None]}
@@ -179,7 +191,7 @@ def test_resuming_needs_the_folder_only(run: Any) -> None:
 def test_a_moved_folder_can_be_resumed(run: Any) -> None:
     run("train", "imitation", *SHORT["imitation"], "--out", "before")
     Path("before").rename("after")
-    run("resume", "after", "--epochs", "3")
+    run("resume", "after", "--epochs", "3", "--trust")
     assert len(read_rows("after")) == 3 and not Path("before").exists()
 
 
@@ -198,7 +210,7 @@ def test_mistakes_in_resuming_are_reported(words: list[str], message: str, run: 
     write_config("ours", "imitation", {"demos": 1})
     write_config("theirs", "ppo", {})
     with pytest.raises(SystemExit, match=f"^babyai: .*{message}"):
-        run("resume", *words)
+        run("resume", *words, "--trust")
 
 
 def write_config(folder: str, algorithm: str, config: dict[str, Any]) -> None:
@@ -212,7 +224,7 @@ def write_config(folder: str, algorithm: str, config: dict[str, Any]) -> None:
 def test_a_damaged_configuration_is_reported(name: str, value: Any, run: Any) -> None:
     write_config("ours", "imitation", {"demos": 1, name: value})
     with pytest.raises(SystemExit, match=r"^babyai: .*config\.json in ours"):
-        run("resume", "ours")
+        run("resume", "ours", "--trust")
 
 
 def test_options_that_have_been_removed_since_are_ignored(tmp_path: Path) -> None:
@@ -240,7 +252,7 @@ def test_an_interrupted_run_can_be_resumed(
             run("train", "imitation", *SHORT["imitation"], "--out", "ours")
     assert "babyai resume ours" in capsys.readouterr().out
     assert len(read_rows("ours")) == 1
-    run("resume", "ours")
+    run("resume", "ours", "--trust")
     assert len(read_rows("ours")) == 2
 
 
@@ -257,10 +269,13 @@ def test_a_second_interrupt_stops_at_once(run: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_summary_suggests_the_rules_and_whether_to_trust(tmp_path: Path) -> None:
-    result = RunResult("there", 0.934, 7, False)
+    result = RunResult("there", 0.934, 7, False, finished=False)
     own = commands.summarize(imitation_options(tmp_path, rules="minigrid"), result)
     assert "93.4 % (of 7)" in own and "babyai evaluate there --levels GoToObjS4 --rules minigrid --trust" in own
+    assert "babyai resume there --trust" in own
+    result = RunResult("there", 0.934, 7, False)
     paper = commands.summarize(imitation_options(tmp_path, architecture="original"), result)
+    assert "babyai resume" not in paper
     assert "--trust" not in paper and "--rules" not in paper
 
 

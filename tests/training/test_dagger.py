@@ -403,3 +403,15 @@ def test_a_resumed_run_ends_like_an_undisturbed_one(tmp_path: Path, settings: di
     train(parts, resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
     assert read_rows(tmp_path / "whole")[-1]["labelled_frames"] > 0
+
+
+def test_a_run_interrupted_in_the_middle_of_an_epoch_keeps_its_tallies(tmp_path: Path) -> None:
+    options = dagger_options(tmp_path / "whole", epochs=2, demos=10, epoch_length=16)
+    train(options)
+    parts = replace(options, out=str(tmp_path / "parts"))
+    for number in range(40):
+        calls = iter(range(100))
+        if not train(parts, resume=number > 0, stop=lambda calls=calls: next(calls) == 0).interrupted:
+            break
+    assert number > 3
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")

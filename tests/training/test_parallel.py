@@ -68,7 +68,7 @@ def test_parallel_runs_stopped_by_sigterm_and_resumed_end_like_runs_alone(
     reached = [int(newest(folder).name) for folder in folders]
     assert min(reached) >= 20
     frames = 320 * (max(reached) // 10 + 1)
-    words = ["resume", *map(str, folders), "--frames", str(frames)]
+    words = ["resume", *map(str, folders), "--frames", str(frames), "--trust"]
     monkeypatch.setattr(sys, "argv", ["babyai", *words])
     cli.main()
     for seed, folder in enumerate(folders):

@@ -5,6 +5,7 @@ One file is replaced atomically, and loading one never runs code that came with 
 
 import difflib
 import json
+import logging
 import os
 import zlib
 from collections.abc import Mapping
@@ -18,9 +19,9 @@ from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from babyai import __version__
-from babyai.agents.config import AnyConfig, read_config
+from babyai.agents.config import AgentConfig, AnyConfig, read_config
 from babyai.agents.custom import build_policy, trusted_class
-from babyai.atomic_io import DISK_FULL, PathLike, atomic_file
+from babyai.atomic_io import DISK_FULL, PathLike, atomic_file, check_regular
 
 Dtype = Literal["float32", "bf16"]
 DTYPES: tuple[str, ...] = Dtype.__args__  # pyright: ignore[reportAttributeAccessIssue]
@@ -33,6 +34,8 @@ FORMAT_VERSION = 1
 MAX_SHOWN = 5
 # How often to look again for a checkpoint that a running process has just replaced by a newer one.
 ATTEMPTS = 5
+
+logger = logging.getLogger(__name__)
 
 
 class CheckpointError(ValueError):
@@ -95,6 +98,7 @@ def load_policy(
     """
     config, tensors = _read_agent(path)
     own = trusted_class(config, str(path), model_class, trust)
+    check_fit(config, tensors, f"the checkpoint {path}")
     # Weights that are replaced right away must not advance the generator.
     with torch.random.fork_rng(devices=[]):
         policy = build_policy(config, own)
@@ -119,7 +123,26 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
         CheckpointError: They do not; nothing has been changed.
     """
     plain = getattr(model, "_orig_mod", model)
-    own = plain.state_dict()
+    _compare_shapes(plain.state_dict(), tensors, source)
+    plain.load_state_dict(tensors)
+    broken = [key for key, t in tensors.items() if t.is_floating_point() and not bool(torch.isfinite(t).all())]
+    if broken:
+        shown = ", ".join(broken[:MAX_SHOWN])
+        logger.warning("%s has weights that are NaN or infinite (%s), so it cannot act sensibly", source, shown)
+
+
+def check_fit(config: AnyConfig, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Checks that weights are those of a configuration, before memory for a model of that size is allocated.
+
+    Raises:
+        CheckpointError: They are not.
+    """
+    if isinstance(config, AgentConfig):
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            _compare_shapes(build_policy(config).state_dict(), tensors, source)
+
+
+def _compare_shapes(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: str) -> None:
     mismatches = [
         f"{key} is {_shape(tensors.get(key))} there and {_shape(own.get(key))} here"
         for key in [*own, *(key for key in tensors if key not in own)]
@@ -128,7 +151,6 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
     if mismatches:
         more = f"; and {len(mismatches) - MAX_SHOWN} more" if len(mismatches) > MAX_SHOWN else ""
         raise CheckpointError(f"{source} does not fit this model: {'; '.join(mismatches[:MAX_SHOWN])}{more}")
-    plain.load_state_dict(tensors)
 
 
 def _shape(tensor: Tensor | None) -> str:
@@ -159,7 +181,7 @@ def _parse_config(metadata: Mapping[str, str], file: Path) -> AnyConfig:
         )
     try:
         return read_config(json.loads(metadata["agent"]))
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: {error}") from None
 
 
@@ -235,6 +257,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     Raises:
         CheckpointError: It is damaged.
     """
+    check_regular(path)
     data = path.read_bytes()
     try:
         # The reader returns them in an order that changes from call to call.

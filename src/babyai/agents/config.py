@@ -14,6 +14,10 @@ MAP = "map"
 SIZES: tuple[str, ...] = Size.__args__  # pyright: ignore[reportAttributeAccessIssue]
 
 
+# Four times the paper's big agent; an LSTM of this size has a billion weights.
+MAX_DIM = 8192
+
+
 @dataclass(frozen=True)
 class AgentConfig:
     """Configuration of one of the paper's agents; `AgentConfig.of` fills in what a size implies."""
@@ -47,8 +51,11 @@ class AgentConfig:
             raise ValueError(f"unknown size {self.size!r}; an agent is 'small' or 'big'")
         if self.bag_of_words not in ("mean", "sum"):
             raise ValueError(f"unknown bag_of_words {self.bag_of_words!r}; it can be 'mean' or 'sum'")
-        if self.memory_dim < 0 or self.word_dim < 1:
-            raise ValueError(f"memory_dim {self.memory_dim} and word_dim {self.word_dim} must not be negative")
+        if not 0 <= self.memory_dim <= MAX_DIM or not 1 <= self.word_dim <= MAX_DIM:
+            raise ValueError(
+                f"memory_dim must be in 0..{MAX_DIM} and word_dim in 1..{MAX_DIM}, not {self.memory_dim} and "
+                f"{self.word_dim}"
+            )
         if self.attention and self.memory_dim == 0:
             raise ValueError("attention is queried by the LSTM's state, so it needs memory_dim > 0")
 

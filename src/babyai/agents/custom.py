@@ -140,7 +140,7 @@ def trusted_class(
     if model_class is None and not trust:
         raise ValueError(
             f"{source} holds a policy with custom code, {config.architecture!r}, which loading would run; if you trust "
-            f"it, pass trust=True (--trust), or model_class, the class or its import path (--architecture)"
+            f"it, pass --trust (in Python, trust=True), or name the class by --architecture (model_class)"
         )
     chosen = model_class or config.architecture
     return load_class(chosen) if isinstance(chosen, str) else chosen

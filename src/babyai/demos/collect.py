@@ -26,6 +26,8 @@ from babyai.expert.expert import ExpertBatch, Style
 from babyai.levels.catalog import Level, Rules, find_level
 
 BLOCK = 8192
+# More would take years, and a list of that many blocks all of the memory.
+MAX_EPISODES = 10**9
 MANIFEST = "manifest.json"
 
 Progress = Callable[[int, int], None]
@@ -82,6 +84,8 @@ def collect(
     chosen = [find_level(level, rules) for level in ([levels] if isinstance(levels, str | Level) else levels)]
     if episodes < 1 or not chosen:
         raise ValueError(f"need at least one level and one episode, got {len(chosen)} and {episodes}")
+    if episodes > MAX_EPISODES:
+        raise ValueError(f"episodes must be at most {MAX_EPISODES:,} per level, not {episodes:,}")
     check_seed(min(check_seed(first_seed) + episodes - 1, MAX_SEED + 1))
     header = make_header(chosen, rules)
     if len(header.levels) < len(chosen):
@@ -148,7 +152,7 @@ def _open_parts(folder: Path, manifest: dict[str, object]) -> Iterator[None]:
     """Creates the folder of parts, or checks that it has the same manifest, and locks it for this process."""
     path = folder / MANIFEST
     if path.exists():
-        _check_manifest(folder, json.loads(path.read_text()), json.loads(json.dumps(manifest)))
+        _check_manifest(folder, _read_manifest(path), json.loads(json.dumps(manifest)))
     elif folder.exists() and any(not file.name.endswith(".tmp") for file in folder.iterdir()):
         raise DemoFileError(f"the folder {folder} is needed for finished blocks, but has other files; move it away")
     else:
@@ -175,6 +179,16 @@ def _lock(manifest: Path) -> Iterator[None]:
         except BlockingIOError:
             raise DemoFileError(f"another process is collecting into {manifest.parent}; wait for it") from None
         yield
+
+
+def _read_manifest(path: Path) -> dict[str, object]:
+    try:
+        manifest = json.loads(path.read_text())
+    except (ValueError, RecursionError):
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise DemoFileError(f"{path} is damaged; delete the folder {path.parent} to start again")
+    return manifest
 
 
 def _check_manifest(folder: Path, old: dict[str, object], new: dict[str, object]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import tyro
 
-from babyai.console import console, progress
+from babyai.console import console, printable, progress
 
 
 def collect(
@@ -50,13 +50,13 @@ def collect(
 
 
 def show(
-    file: tyro.conf.Positional[Path], *, rows: tuple[int, ...] = (0,), steps: bool = False, delay: float = 0.0
+    file: tyro.conf.Positional[Path], *, rows: tuple[int, ...] | None = None, steps: bool = False, delay: float = 0.0
 ) -> None:
     """Show statistics of a file of demonstrations, and draw some of its episodes.
 
     Args:
         file: File of demonstrations.
-        rows: Rows of the episodes to draw, numbered from 0.
+        rows: Rows of the episodes to draw, numbered from 0; default: the first.
         steps: Draw every step, instead of only the first and the last state.
         delay: Delay in seconds after each step drawn.
     """
@@ -68,34 +68,37 @@ def show(
 
     screen = console()
     with DemoFile(file, replayable=False) as demos:
+        chosen = range(min(1, len(demos))) if rows is None else rows
+        for row in chosen:
+            if not 0 <= row < len(demos):
+                raise ValueError(f"{file} has rows 0 to {len(demos) - 1}, not {row}")
         size = file.stat().st_size
         screen.print(f"{file}: {len(demos):,} demonstrations, {size:,} bytes, rules {demos.rules!r}")
         for source in demos.header.sources:
             failures = sum(map(len, source.unsolved.values()))
             screen.print(
-                f"  {source.rows:,} by {source.origin} {source.style} (babyai {source.babyai})"
+                f"  {source.rows:,} by {source.origin} {printable(source.style)} (babyai {printable(source.babyai)})"
                 + (f", failed on {failures:,} seeds" if failures else "")
             )
         table = Table("level", "demos", "steps", "longest", "reward", box=None, header_style="bold")
         for row in showing.summarize(demos):
             length = f"{row.mean_length:.1f} ± {row.std_length:.1f}"
-            table.add_row(row.level, f"{row.count:,}", length, str(row.longest), f"{row.mean_reward:.3f}")
+            table.add_row(printable(row.level), f"{row.count:,}", length, str(row.longest), f"{row.mean_reward:.3f}")
         screen.print(table)
         try:
             check_rules(demos.header, str(file))
         except DemoFileError as error:
-            screen.print(f"\n{error}")
+            screen.print(printable(f"\n{error}"))
             return
-        for row in rows:
-            if row < len(demos):
-                _draw(screen, demos[row], row, demos.rules, steps, delay)
+        for row in chosen:
+            _draw(screen, demos[row], row, demos.rules, steps, delay)
 
 
 def _draw(screen: Any, demo: Any, row: int, rules: Any, every_step: bool, delay: float) -> None:
     """Draws one episode."""
     from babyai.demos.show import draw_steps, format_actions
 
-    screen.print(f"\nrow {row}: {demo.level}, seed {demo.seed}: {demo.mission}")
+    screen.print(f"\nrow {row}: {demo.level}, seed {demo.seed}: {printable(demo.mission)}")
     screen.print(f"{format_actions(demo.actions)}\n")
     for step, text in enumerate(draw_steps(demo, rules, color=screen.is_terminal)):
         if every_step or step in (0, len(demo)):
@@ -116,7 +119,7 @@ def verify(file: tyro.conf.Positional[Path], *, threads: int = 1) -> None:
     with progress("verifying", "demos") as report:
         mismatch = verifying.verify(file, threads=threads, progress=report)
     if mismatch is not None:
-        sys.exit(f"babyai: {file}: {mismatch}")
+        sys.exit(printable(f"babyai: {file}: {mismatch}"))
     console().print(f"{file}: all demonstrations are correct")
 
 
@@ -158,7 +161,7 @@ def export(
     try:
         folder = export_minari(file, id, root=root, demos=demos, author=author)
     except ModuleNotFoundError as error:
-        sys.exit(f"babyai: {error}")
+        raise ValueError(str(error)) from None
     console().print(f"written: {folder}; open it with minari.load_dataset({id!r})")
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from babyai.demos.packed import Demo
 from babyai.demos.store import DemoFile
 from babyai.demos.verify import play_demo
 from babyai.levels.catalog import Rules, find_level
+
+# Folders of letters, digits, - and _, then a name with a version.
+DATASET_ID = re.compile(r"(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+-v\d+")
 
 
 def export_minari(
@@ -43,6 +47,7 @@ def export_minari(
         description: Description of the dataset (default: the levels and rules).
 
     Raises:
+        ValueError: The id is not one of a dataset.
         DemoFileError: The dataset already exists.
         ModuleNotFoundError: Minari is not installed.
     """
@@ -51,6 +56,11 @@ def export_minari(
         from minari.storage import get_dataset_path
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{error}; exporting needs Minari: pip install 'minari[hdf5]'") from None
+    # Minari makes a path of it.
+    if not DATASET_ID.fullmatch(dataset_id):
+        raise ValueError(f"{dataset_id!r} is not a dataset id; it must be like babyai/BossLevel/expert-v0")
+    if demos is not None and demos < 1:
+        raise ValueError(f"the number of demonstrations must be at least 1, not {demos}")
     with _datasets_in(root), DemoFile(path) as file:
         folder = get_dataset_path(dataset_id)
         if folder.exists():

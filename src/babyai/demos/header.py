@@ -118,7 +118,7 @@ def read_header(metadata: dict[bytes, bytes] | None, name: str) -> Header:
         content = json.loads(text)
         file_format = content.pop("format")
         version = content.pop("format_version")
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise DemoFileError(f"{name} is damaged: its header cannot be parsed") from None
     if file_format == FORMAT and isinstance(version, int) and version > FORMAT_VERSION:
         raise DemoFileError(
@@ -129,9 +129,31 @@ def read_header(metadata: dict[bytes, bytes] | None, name: str) -> Header:
         raise DemoFileError(f"{name} is damaged: its header does not match its digest")
     try:
         sources = tuple(Source(**source) for source in content.pop("sources"))
-        return Header(**content, sources=sources)
-    except (TypeError, ValueError) as error:
+        header = Header(**content, sources=sources)
+        _check_types(header)
+    except (TypeError, ValueError, KeyError) as error:
         raise DemoFileError(f"{name} is damaged: its header is invalid ({error})") from None
+    return header
+
+
+def _check_types(header: Header) -> None:
+    """Raises ValueError if a part of a header is of a wrong type: a digest shows damage, not intent."""
+
+    def require(valid: bool, problem: str) -> None:
+        if not valid:
+            raise ValueError(problem)
+
+    require(header.rules in get_args(Rules), "unknown rules")
+    require(isinstance(header.levels, dict), "levels are not named")
+    require(all(isinstance(settings, dict) for settings in header.levels.values()), "a level has no settings")
+    for source in header.sources:
+        counts = (source.rows, source.version)
+        require(all(type(count) is int and 0 <= count < 2**63 for count in counts), "a source has no number of rows")
+        require(isinstance(source.style, str) and isinstance(source.babyai, str), "a source has no name")
+        require(isinstance(source.unsolved, dict), "unsolved seeds are not by level")
+        for seeds in source.unsolved.values():
+            valid = isinstance(seeds, list) and all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
+            require(valid, "unsolved seeds are not integers")
 
 
 def check_rules(header: Header, name: str) -> None:

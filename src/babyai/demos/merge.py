@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from babyai.atomic_io import PathLike
+from babyai.atomic_io import PathLike, file_lock
 from babyai.demos.header import DemoFileError, Header, Source, check_same_world
 from babyai.demos.packed import Demos
 from babyai.demos.store import DemoFile, DemoWriter
@@ -75,15 +75,16 @@ def _check_duplicates(files: Sequence[DemoFile], header: Header) -> None:
         one, other = order[int(np.argmax(same)) :].tolist()[:2]
         where = " and ".join(sorted({str(files[int(owner[k])].path) for k in (one, other)}))
         raise DemoFileError(
-            f"seed {seed[one]} of level {names[level[one]]!r} occurs more than once, in {where}; use keep_duplicates "
-            f"to keep both"
+            f"seed {seed[one]} of level {names[level[one]]!r} occurs more than once, in {where}; --keep-duplicates "
+            f"(in Python, keep_duplicates=True) keeps both"
         )
 
 
 def append(path: PathLike, demos: Demos, header: Header, source: Source) -> int:
     """Appends demonstrations to a file, which is created if it does not exist; returns its number of rows.
 
-    The whole file is rewritten atomically, so nothing is lost if the process is interrupted.
+    The whole file is rewritten atomically, so nothing is lost if the process is interrupted. Processes that append to
+    the same file take turns.
 
     Args:
         path: File of demonstrations.
@@ -91,6 +92,11 @@ def append(path: PathLike, demos: Demos, header: Header, source: Source) -> int:
         header: Header with the rules and levels of `demos`.
         source: Source of `demos`.
     """
+    with file_lock(Path(path)):
+        return _append(path, demos, header, source)
+
+
+def _append(path: PathLike, demos: Demos, header: Header, source: Source) -> int:
     if not Path(path).exists():
         with DemoWriter(path, header) as writer:
             writer.write(demos)

@@ -161,20 +161,38 @@ def pack_demos(
     )
 
 
+class WrongRowError(DemoFileError):
+    """A row of a file is malformed.
+
+    Attributes:
+        row: Its number.
+    """
+
+    def __init__(self, row: int, file: str, problem: str) -> None:
+        super().__init__(f"row {row} of {file} is wrong: {problem}")
+        self.row = row
+
+
 def unpack_table(table: pa.Table, names: tuple[str, ...], first_row: int, file: str) -> Demos:
     """The rows of a table as demonstrations; `file` and `first_row` are used in error messages.
 
     Raises:
-        DemoFileError: A row is invalid; the message says which and why.
+        WrongRowError: A row is invalid; the error is about the first such row.
     """
+    problems: list[tuple[int, str]] = []
 
     def require(valid: np.ndarray, problem: str) -> None:
         if not valid.all():
-            raise DemoFileError(f"row {first_row + int(np.argmin(valid))} of {file} is wrong: {problem}")
+            problems.append((int(np.argmin(valid)), problem))
 
     for column in table.column_names:
         nulls = table[column].combine_chunks().is_null()
         require(~np.asarray(nulls.to_numpy(zero_copy_only=False), dtype=bool), f"it has no {column}")
+    if problems:
+        # Columns with gaps cannot be converted; of the rows before the first gap, another may be wrong.
+        row, problem = min(problems)
+        unpack_table(table.slice(0, row), names, first_row, file)
+        raise WrongRowError(first_row + row, file, problem)
     missions = _one_array(table["mission"]) if "mission" in table.column_names else None
     codes = _codes_of(_one_array(table["level"]), names)
     require(codes >= 0, "its level is not among those in the header")
@@ -191,11 +209,16 @@ def unpack_table(table: pa.Table, names: tuple[str, ...], first_row: int, file: 
     if wrong.any():
         owner = np.searchsorted(offsets, np.argmax(wrong), side="right") - 1
         require(np.arange(len(seeds)) != owner, f"it has an action that is not in 0..{NUM_ACTIONS - 1}")
+    if problems:
+        row, problem = min(problems, key=lambda item: item[0])
+        raise WrongRowError(first_row + row, file, problem)
     return Demos(names, codes, seeds, offsets, actions, rewards, missions)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _codes_of(levels: pa.Array, names: tuple[str, ...]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ KEYS = {
     "\n": Action.done,
 }
 HELP = "arrows: turn, move   p: pick up   d: drop   t or space: toggle   enter: done   u: undo   n: next   q: quit"
+ESCAPE_SECONDS = 0.05
 CLEAR = "\x1b[H\x1b[2J"
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 
@@ -217,12 +219,17 @@ def terminal_keys(descriptor: int = 0) -> Iterator[Iterator[str]]:
 
 
 def _iter_keys(descriptor: int) -> Iterator[str]:
-    while (pressed := os.read(descriptor, 1)) and pressed not in (b"\x03", b"\x04"):
+    following = b""
+    while (pressed := following or os.read(descriptor, 1)) and pressed not in (b"\x03", b"\x04"):
+        following = b""
         if pressed != b"\x1b":
             yield pressed.decode(errors="replace")
-        # Arrow keys send ESC, then [ or O, then a letter.
-        elif os.read(descriptor, 1) in (b"[", b"O"):
-            yield ARROWS.get(os.read(descriptor, 1), "")
+        # Arrow keys send ESC, then [ or O, then a letter, all at once; after the key Esc comes another key, or nothing.
+        elif select.select([descriptor], [], [], ESCAPE_SECONDS)[0]:
+            following = os.read(descriptor, 1)
+            if following in (b"[", b"O"):
+                following = b""
+                yield ARROWS.get(os.read(descriptor, 1), "")
 
 
 def _iter_windows_keys() -> Iterator[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from babyai.batch import TILE_PIXELS, Batch, ObservationKind
 from babyai.demos import kernels
+from babyai.demos.header import DemoFileError
 from babyai.demos.sources import DemoSource, SelectedDemos
 from babyai.engine import Engine
 from babyai.render.blit import blit_views, view_tiles
@@ -147,6 +148,10 @@ class Replay:
             raise ValueError(f"the saved position has {len(state['rows'])} lanes, and this replay has {self.lanes}")
         self._stop()
         rows, levels, seeds, at = (np.array(state[key], dtype=np.int64) for key in ("rows", "levels", "seeds", "at"))
+        if any(array.shape != (self.lanes,) for array in (rows, levels, seeds, at)):
+            raise ValueError("the saved position is damaged: it does not have one number per lane")
+        if at.min() < 0:
+            raise ValueError("the saved position is damaged: it is before the start of a demonstration")
         lanes = np.flatnonzero(at > 0)
         self.source.load_state_dict(state["source"])
         self._at[:] = 0
@@ -204,7 +209,7 @@ class Replay:
                 world = self.engine.worlds[int(lane)]
                 level = self.source.levels[world.level].name
                 where = f"row {self._rows[lane]}" if self._rows[lane] >= 0 else "a demonstration"
-                raise RuntimeError(
+                raise DemoFileError(
                     f"{where} (level {level!r}, seed {world.seed}) does not end where its episode does; run "
                     f"`babyai demos verify` on the file"
                 )

@@ -260,6 +260,8 @@ class ExpertSource:
 
     def recall(self, rows: np.ndarray, levels: np.ndarray, seeds: np.ndarray) -> SelectedDemos:
         """The demonstrations of these levels and seeds, generated again."""
+        if len(seeds) and (min(levels.min(), seeds.min()) < 0 or levels.max() >= len(self.levels)):
+            raise ValueError("the saved position belongs to another source of demonstrations")
         demos = self._make(np.asarray(levels, dtype=np.int64), np.asarray(seeds, dtype=np.int64))
         if len(demos) != len(seeds):
             raise ValueError("the saved position belongs to an expert that solves missions which this one does not")
@@ -285,6 +287,8 @@ class ExpertSource:
         self._taken = 0
         if state["taken"]:
             self._next_block()
+            if self._current is None or not 0 < state["taken"] <= len(self._current):
+                raise ValueError("the saved position is damaged: its block has fewer demonstrations")
             self._taken = state["taken"]
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from babyai.atomic_io import PathLike, atomic_file
+from babyai.atomic_io import PathLike, atomic_file, check_regular
 from babyai.demos.header import DemoFileError, Header, Source, check_rules, read_header
 from babyai.demos.packed import SCHEMA, Demo, Demos, unpack_table
 from babyai.levels.catalog import Rules
@@ -173,7 +173,24 @@ class DemoFile:
         Args:
             missions: Whether to read the missions, which replaying does not need.
         """
-        return (self._read_group(number, missions) for number in range(len(self._starts) - 1))
+        return (self._read_group(number, missions) for number in range(self.num_groups))
+
+    @property
+    def num_groups(self) -> int:
+        """Number of row groups."""
+        return len(self._starts) - 1
+
+    def read_group(self, number: int, rows: int | None = None) -> Demos:
+        """One row group, or its first rows.
+
+        Raises:
+            WrongRowError: One of these rows is malformed; the error says which is the first.
+        """
+        return self._read_group(number, missions=True, rows=rows)
+
+    def first_row(self, group: int) -> int:
+        """The number of a group's first row."""
+        return int(self._starts[group])
 
     def __iter__(self) -> Iterator[Demo]:
         return (demo for group in self.groups() for demo in group)
@@ -212,7 +229,7 @@ class DemoFile:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _read_group(self, number: int, missions: bool) -> Demos:
+    def _read_group(self, number: int, missions: bool, rows: int | None = None) -> Demos:
         columns = [name for name in SCHEMA.names if missions or name != "mission"]
         first = int(self._starts[number])
         with _damage_as_demo_file_error(self.path):
@@ -220,13 +237,16 @@ class DemoFile:
             table.validate(full=True)
         if table.num_rows != self._starts[number + 1] - first:
             raise DemoFileError(f"{self.path} is damaged: it has fewer rows than its footer says")
-        return unpack_table(table, self.levels, first, str(self.path))
+        return unpack_table(table.slice(0, rows), self.levels, first, str(self.path))
 
     def _check_shape(self) -> None:
         """Checks the columns against the schema, and the number of rows against the header."""
         with _damage_as_demo_file_error(self.path):
-            columns = dict(zip(self._file.schema_arrow.names, self._file.schema_arrow.types, strict=True))
+            names = self._file.schema_arrow.names
+            columns = dict(zip(names, self._file.schema_arrow.types, strict=True))
             counts = [self._file.metadata.row_group(k).num_rows for k in range(self._file.metadata.num_row_groups)]
+        if len(columns) < len(names):
+            raise DemoFileError(f"{self.path} is damaged: two of its columns have the same name")
         for part in SCHEMA:
             plain = pa.string() if part.name == "level" else part.type
             if columns.get(part.name) not in (part.type, plain):
@@ -255,6 +275,7 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
         OSError: The file cannot be opened.
         DemoFileError: The file is not Parquet, is truncated or damaged.
     """
+    check_regular(path)
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
@@ -276,6 +297,6 @@ def _damage_as_demo_file_error(path: Path) -> Iterator[None]:
     """Turns errors of the Parquet reader into a DemoFileError that names the file."""
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, KeyError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DemoFileError(f"{path} is damaged: {reason}") from None

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from babyai.atomic_io import PathLike
 from babyai.demos import kernels
-from babyai.demos.packed import Demo, Demos, spell_missions
+from babyai.demos.header import DemoFileError
+from babyai.demos.packed import Demo, Demos, WrongRowError, spell_missions
 from babyai.demos.store import DemoFile
 from babyai.engine import Engine
 from babyai.levels.catalog import Level, Rules, find_level
@@ -37,18 +38,26 @@ def verify(path: PathLike, *, threads: int = 1, progress: Callable[[int, int], N
 
     Raises:
         DemoFileError: The file is damaged, or was recorded with other rules.
+        WrongRowError: The first wrong row is malformed.
     """
     with DemoFile(path) as file:
         levels = [find_level(name, file.rules) for name in file.levels]
-        done = 0
-        for group in file.groups():
+        for number in range(file.num_groups):
+            malformed = None
+            try:
+                group = file.read_group(number)
+            except WrongRowError as error:
+                # The rows before it come first.
+                malformed = error
+                group = file.read_group(number, rows=error.row - file.first_row(number))
             wrong = check_demos(group, levels, file.rules, threads)
             if wrong is not None:
                 row, problem = wrong
-                return WrongRow(done + row, group[row], problem)
-            done += len(group)
+                return WrongRow(file.first_row(number) + row, group[row], problem)
+            if malformed is not None:
+                raise malformed
             if progress is not None:
-                progress(done, len(file))
+                progress(file.first_row(number + 1), len(file))
     return None
 
 
@@ -90,10 +99,19 @@ def check_demos(demos: Demos, levels: list[Level], rules: Rules, threads: int = 
 
 
 def play_demo(demo: Demo, rules: Rules, view_size: int = 7) -> Iterator[Engine]:
-    """Replays a demonstration: yields the engine, with one world, at the start and after each action."""
+    """Replays a demonstration: yields the engine, with one world, at the start and after each action.
+
+    Raises:
+        DemoFileError: There are actions after the end of the episode.
+    """
     engine = Engine(demo.level, rules=rules, view_size=view_size)
     engine.reset([demo.seed])
     yield engine
     for action in demo.actions.tolist():
+        if engine.done[0]:
+            raise DemoFileError(
+                f"the demonstration of level {demo.level!r}, seed {demo.seed}, goes on after its episode has ended; "
+                f"`babyai demos verify` finds the first such row"
+            )
         engine.step([action])
         yield engine

@@ -17,6 +17,8 @@ from babyai.levels.catalog import Level, Rules
 from babyai.seeds import TEST_SEED
 
 MISSIONS = 512
+# The result of each is kept in memory.
+MAX_MISSIONS = 10**8
 # More worlds help a GPU little, and most of them would idle while the last episodes end.
 MAX_WORLDS = 512
 
@@ -111,6 +113,8 @@ def evaluate_levels(
     """
     if missions < 1 or (worlds is not None and worlds < 1):
         raise ValueError(f"there must be at least one mission and one world, not {missions} and {worlds}")
+    if missions > MAX_MISSIONS:
+        raise ValueError(f"there can be at most {MAX_MISSIONS:,} missions, not {missions:,}")
     first_seed = check_seed(first_seed)
     check_seed(first_seed + missions - 1)
     started = time.perf_counter()

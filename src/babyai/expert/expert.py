@@ -7,10 +7,10 @@ import numpy as np
 from babyai._jit import announce_compilation
 from babyai.engine import Engine, for_kernels
 from babyai.expert import advise
-from babyai.expert.state import EXPERT, NO_ADVICE, SEARCH, make_experts, make_search
+from babyai.expert.state import EXPERT, NO_ADVICE, SEARCH, check_experts, make_experts, make_search
 from babyai.expert.teacher import FAILURE_MESSAGES
 from babyai.world.codes import Action
-from babyai.world.state import ENDED, WORLD, make_worlds
+from babyai.world.state import ENDED, NOT_RESET, WORLD, make_worlds
 
 Style = Literal["paper", "teacher"]
 STYLES: dict[str, int] = {"paper": advise.PAPER, "teacher": advise.TEACHER}
@@ -32,7 +32,7 @@ class ExpertBatch:
     def __init__(self, engine: Engine, style: Style = "paper") -> None:
         if style not in STYLES:
             raise ValueError(f"unknown style {style!r}; expected 'paper' or 'teacher'")
-        announce_compilation("expert", "the expert (about ten seconds)")
+        announce_compilation("expert", "the expert (about half a minute)")
         self.engine = engine
         self.style = style
         self.experts = make_experts(engine.num_worlds)
@@ -48,9 +48,7 @@ class ExpertBatch:
         Args:
             chosen: (N,) bool, the worlds to reset (default: all).
         """
-        mask = (
-            np.ones(self.engine.num_worlds, dtype=bool) if chosen is None else np.ascontiguousarray(chosen, dtype=bool)
-        )
+        mask = np.ones(self.engine.num_worlds, dtype=bool) if chosen is None else self._check_shape(chosen, bool)
         advise.reset_batch(self.engine.kernel_worlds, self._records, mask)
         self.advice[mask] = advise.NO_ACTION
 
@@ -64,7 +62,7 @@ class ExpertBatch:
         Returns:
             (N,) int64, a copy.
         """
-        actions = self.advice.copy() if taken is None else np.array(taken, dtype=np.int64)
+        actions = self.advice.copy() if taken is None else self._check_shape(taken, np.int64)
         actions[self.advice == advise.NO_ACTION] = advise.NO_ACTION
         self.engine.run_shards(
             advise.advise_batch,
@@ -82,9 +80,17 @@ class ExpertBatch:
             actions: (N, T) uint8, padded with 0.
             lengths: (N,) int64, the number of actions.
             rewards: (N,) float64, 0 where the expert did not succeed.
+
+        Raises:
+            RuntimeError: A world has not been reset yet.
         """
         count = self.engine.num_worlds
-        steps_left = self.engine.worlds.max_steps - self.engine.worlds.step_count
+        worlds = self.engine.worlds
+        if (worlds.status == NOT_RESET).any():
+            index = int(np.argmax(worlds.status == NOT_RESET))
+            raise RuntimeError(f"world {index} has not been reset yet: call reset() before demonstrate()")
+        # An episode that is running takes at least one step, even if its time limit was lowered meanwhile.
+        steps_left = np.maximum(worlds.max_steps - worlds.step_count, 1)
         actions = np.zeros((count, int(steps_left.max())), dtype=np.uint8)
         lengths = np.zeros(count, dtype=np.int64)
         rewards = np.zeros(count)
@@ -97,6 +103,22 @@ class ExpertBatch:
         )
         self.engine.done[:] = self.engine.worlds.status == ENDED
         return actions, lengths, rewards
+
+    def load_records(self, experts: np.ndarray) -> None:
+        """Continues with the records of other experts, (N,) EXPERT, after checking them.
+
+        Raises:
+            ValueError: They are damaged.
+        """
+        check_experts(experts, len(FAILURE_MESSAGES))
+        self.experts[:] = experts
+
+    def _check_shape(self, given: Any, dtype: Any) -> np.ndarray:
+        """A copy of an array with one element per world, for kernels."""
+        array = np.array(given, dtype=dtype)
+        if array.shape != (self.engine.num_worlds,):
+            raise ValueError(f"expected one element per world, shape ({self.engine.num_worlds},), not {array.shape}")
+        return array
 
     def failure(self, index: int = 0) -> str:
         """Returns why there is no advice for a world."""

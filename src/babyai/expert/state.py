@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from babyai.world.state import NUM_CELLS
+from babyai.world.codes import COLORS, NUM_ACTIONS
+from babyai.world.state import MAX_DESCRIPTORS, NUM_CELLS
 
 MAX_STACK = 96
 # Returned instead of an action if the mission can no longer be solved.
@@ -55,6 +56,31 @@ SEARCH = np.dtype(
     ],
     align=True,
 )
+
+
+def check_experts(experts: np.ndarray, num_failures: int) -> None:
+    """Checks records from outside, a run's folder for instance: kernels trust them.
+
+    Args:
+        experts: (N,) EXPERT records.
+        num_failures: How many reasons for having no advice there are.
+
+    Raises:
+        ValueError: One of them is not the record of an expert.
+    """
+    depth = experts["depth"][:, None]
+    used = np.arange(MAX_STACK) < depth
+    values = experts["values"]
+    # What a subgoal's value may be, by its kind of target: nothing, a descriptor, a color, and two kinds of cells.
+    bounds = np.array([NUM_CELLS, MAX_DESCRIPTORS, len(COLORS), NUM_CELLS, NUM_CELLS])
+    targets = np.minimum(experts["targets"], len(bounds) - 1)
+    subgoals = (experts["kinds"] < 6) & (experts["reasons"] < 6) & (experts["targets"] < len(bounds))
+    subgoals &= (values >= 0) & (values < bounds[targets])
+    valid = (depth >= 0).all() and (depth <= MAX_STACK).all() and subgoals[used].all()
+    for name, largest in (("seen", 1), ("handed_over", 1), ("failure", num_failures - 1), ("advice", NUM_ACTIONS - 1)):
+        valid &= bool((experts[name] <= largest).all())
+    if not valid or (experts["advice"] < NO_ADVICE).any():
+        raise ValueError("the saved state of the expert is damaged")
 
 
 def make_experts(count: int) -> np.recarray:

@@ -2,7 +2,8 @@
 
 A block that runs out of tries returns False, which rejects the attempt; the next attempt continues with the same
 random stream. So a recipe is a chain of `and`. Random numbers are drawn in the same order as in Minigrid, so that the
-same seed gives the same world.
+same seed gives the same world. Blocks also return False for a room, side or cell that does not exist, so that no recipe
+can write outside the grid with them.
 """
 
 import numpy as np
@@ -37,6 +38,24 @@ ALL_WALL = np.uint64(WALL_CELL * 0x0101010101010101)
 def at(x, y):
     """Returns the flat index of the cell at (x, y)."""
     return ORIGIN + y * STRIDE + x
+
+
+@njit
+def is_inside(s, x, y):
+    """Returns whether the cell at (x, y) is inside the grid, and not on its border."""
+    return 1 <= x < int(s.width) - 1 and 1 <= y < int(s.height) - 1
+
+
+@njit
+def has_room(d, column, row):
+    """Returns whether there is a room in this column and row."""
+    return 0 <= column < d.columns and 0 <= row < d.rows
+
+
+@njit
+def has_slot(d, column, row, side):
+    """Returns whether there is a room in this column and row with a neighbor on that side."""
+    return has_room(d, column, row) and 0 <= side < 4 and d.slots[row * d.columns + column, side] != NOWHERE
 
 
 # ---------------------------------------------------------------- rooms
@@ -149,7 +168,9 @@ def _link(d, room, side):
 
 @njit
 def remove_wall(s, d, column, row, side):
-    """Removes the wall between two rooms, except for its ends."""
+    """Removes the wall between two rooms, except for its ends; returns False if there is no room on that side."""
+    if not has_slot(d, column, row, side):
+        return False
     inner = d.room_size - 1
     left = column * inner
     top = row * inner
@@ -164,7 +185,7 @@ def remove_wall(s, d, column, row, side):
 
 @njit
 def put(s, d, p, cell):
-    """Puts an object or door on a cell and registers it; returns False if the draft is full."""
+    """Puts an object or door on a cell and registers it; returns False on the border, or if the draft is full."""
     y, x = divmod(p - ORIGIN, STRIDE)
     return put_at(s, d, x, y, cell)
 
@@ -172,7 +193,7 @@ def put(s, d, p, cell):
 @njit
 def put_at(s, d, x, y, cell):
     """Like `put`, for a cell given by its position."""
-    if d.count == MAX_THINGS:
+    if d.count == MAX_THINGS or not is_inside(s, x, y):
         return False
     p = at(x, y)
     s.cells[p] = cell
@@ -188,8 +209,8 @@ def put_at(s, d, x, y, cell):
 
 @njit
 def last(d):
-    """Returns the flat index of the object or door placed last."""
-    return int(d.things[d.count - 1])
+    """Returns the flat index of the object or door placed last; NOWHERE if there is none."""
+    return int(d.things[d.count - 1]) if d.count > 0 else NOWHERE
 
 
 # ---------------------------------------------------------------- doors
@@ -198,6 +219,8 @@ def last(d):
 @njit
 def add_door(s, d, column, row, side, color, locked):
     """Adds a door to the room. Side, color and `locked` are drawn if they are ANY, in this order."""
+    if not has_room(d, column, row):
+        return False
     room = row * d.columns + column
     if side == ANY:
         for _ in range(MAX_PLACE_TRIES):
@@ -207,6 +230,8 @@ def add_door(s, d, column, row, side, color, locked):
             side = ANY
         if side == ANY:
             return False
+    if not has_slot(d, column, row, side):
+        return False
     if color == ANY:
         color = draw_color(s)
     if locked == ANY:
@@ -299,6 +324,8 @@ def _draw_cell(s, d, column, row):
 @njit
 def place_object(s, d, column, row, cell):
     """Puts an object on a random empty cell of the room, at least two steps away from the agent."""
+    if not has_room(d, column, row):
+        return False
     agent_y, agent_x = divmod(int(s.agent) - ORIGIN, STRIDE)
     for _ in range(MAX_PLACE_TRIES):
         x, y = _draw_cell(s, d, column, row)
@@ -355,6 +382,8 @@ def place_agent(s, d, column, row):
         column = draw(s, 0, d.columns)
     if row == ANY:
         row = draw(s, 0, d.rows)
+    if not has_room(d, column, row):
+        return False
     # The reference loops forever if every empty cell is surrounded by objects; we reject the attempt.
     for _ in range(MAX_PLACE_TRIES):
         p = NOWHERE
@@ -412,6 +441,8 @@ def all_reachable(s, d):
     for y in range(height):
         d.flood[y] = 0
     agent_y, agent_x = divmod(int(s.agent) - ORIGIN, STRIDE)
+    if not is_inside(s, agent_x, agent_y):
+        return False
     d.flood[agent_y] = 1 << agent_x
     while True:
         changed = False
@@ -426,19 +457,47 @@ def all_reachable(s, d):
 
 
 @njit
+def _flood_touches(d, height, p):
+    """Returns whether cell `p` is in the flooded cells or next to them."""
+    y, x = divmod(p - ORIGIN, STRIDE)
+    flooded = int(d.flood[y])
+    around = flooded | flooded << 1 | flooded >> 1
+    if y > 0:
+        around |= int(d.flood[y - 1])
+    if y < height - 1:
+        around |= int(d.flood[y + 1])
+    return (around >> x) & 1 == 1
+
+
+@njit
 def _flood_touches_all(d, height):
     """Returns whether every object and door is in the flooded cells or next to them."""
     for k in range(d.count):
-        y, x = divmod(int(d.things[k]) - ORIGIN, STRIDE)
-        flooded = int(d.flood[y])
-        around = flooded | flooded << 1 | flooded >> 1
-        if y > 0:
-            around |= int(d.flood[y - 1])
-        if y < height - 1:
-            around |= int(d.flood[y + 1])
-        if not (around >> x) & 1:
+        if not _flood_touches(d, height, int(d.things[k])):
             return False
     return True
+
+
+@njit
+def fill_reachable(s, d):
+    """Finds all cells that the agent can reach, for `is_next_to_reachable`."""
+    for y in range(int(s.height)):
+        d.flood[y] = 0
+    y, x = divmod(int(s.agent) - ORIGIN, STRIDE)
+    if not is_inside(s, x, y):
+        return
+    d.flood[y] = 1 << x
+    changed = True
+    while changed:
+        changed = False
+        for y in range(1, int(s.height) - 1):
+            changed |= _flood_row(d, y, int(s.height))
+
+
+@njit
+def is_next_to_reachable(s, d, p):
+    """Returns whether the agent can face cell `p`."""
+    return _flood_touches(d, int(s.height), p)
 
 
 # ---------------------------------------------------------------- random choices
@@ -446,13 +505,18 @@ def _flood_touches_all(d, height):
 
 @njit
 def random_thing(s, d, first):
-    """Draws one of the objects and doors placed, starting at number `first`; returns its flat index."""
+    """Draws one of the objects and doors placed, starting at number `first`; returns its flat index, or NOWHERE."""
+    if not 0 <= first < d.count:
+        return NOWHERE
     return int(d.things[first + draw(s, 0, d.count - first)])
 
 
 @njit
 def draw_and_remove(s, numbers, count):
-    """Draws one of the first `count` numbers and removes it, keeping the order of the others."""
+    """Draws one of the first `count` numbers and removes it, keeping the order of the others; 0 if there are none."""
+    count = min(count, len(numbers))
+    if count < 1:
+        return 0
     k = draw(s, 0, count)
     drawn = int(numbers[k])
     for i in range(k, count - 1):

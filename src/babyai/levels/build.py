@@ -3,7 +3,7 @@
 from babyai._jit import njit
 from babyai.levels.blocks import build_rooms
 from babyai.levels.instruct import clear_mission
-from babyai.world.codes import EMPTY, PUT_NEXT
+from babyai.world.codes import EMPTY, KEY, KIND_MASK, PUT_NEXT
 from babyai.world.judge import begin_tracking, can_be_put, count_trips
 from babyai.world.state import LENIENT, MAX_CLAUSES, ORIGIN, RUNNING
 
@@ -46,7 +46,7 @@ def take_in_hand(s, d):
     """Moves the object of the first clause into the agent's hand, as in the Carrying levels."""
     for k in range(d.count):
         p = int(d.things[k])
-        if s.tracks[p - ORIGIN] & 1:
+        if s.tracks[p - ORIGIN] & 1 and s.cells[p] & KIND_MASK >= KEY:
             s.carrying = s.cells[p]
             s.carried_tracks = s.tracks[p - ORIGIN]
             s.cells[p] = EMPTY

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from babyai.levels.draft import LEVEL, MAX_ROOMS
+from babyai.levels.draft import LEVEL
+from babyai.levels.limits import check_settings
 from babyai.levels.tasks import describe_task
 from babyai.world.codes import BLUE, GO_TO, OPEN, PICK_UP, PUT_NEXT, RED
-from babyai.world.state import MAX_SIZE
 
 Rules = Literal["paper", "minigrid"]
 ANY = -1
@@ -83,16 +83,9 @@ class Level:
             if not condition:
                 raise ValueError(f"level {self.name!r}: {message}")
 
-        require(callable(self.recipe) or self.recipe in RECIPES, f"unknown recipe {self.recipe!r}")
-        require(3 <= self.room_size <= MAX_SIZE, f"room_size {self.room_size} must be in 3..{MAX_SIZE}")
-        require(self.rows >= 1 and self.columns >= 1, f"rows {self.rows} and columns {self.columns} must be at least 1")
-        require(
-            max(self.width, self.height) <= MAX_SIZE and self.rows * self.columns <= MAX_ROOMS,
-            f"{self.rows} x {self.columns} rooms of size {self.room_size} make a grid of {self.width} x {self.height} "
-            f"cells; at most {MAX_SIZE} x {MAX_SIZE} cells and {MAX_ROOMS} rooms are possible",
-        )
-        require(self.objects >= 0, f"objects {self.objects} must not be negative")
-        require(self.max_steps >= 0, f"max_steps {self.max_steps} must not be negative")
+        known = callable(self.recipe) or self.recipe in RECIPES
+        require(known, f"unknown recipe {self.recipe!r}; expected a function, or one of {', '.join(RECIPES)}")
+        check_settings(self)
         require(
             bool(self.verbs) and set(self.verbs) <= set(VERBS),
             f"verbs must be among {', '.join(VERBS)}; got {self.verbs!r}",
@@ -198,7 +191,7 @@ _TABLE = (
         verbs=("pick up",), joins=SINGLE_CLAUSE, locked_room=0, unblocking=False,
     ),
     _one_room("PickupDist", "pick_up_distinct", room_size=7),
-    _one_room("PickupDistDebug", "pick_up_distinct", room_size=7, strict=True),
+    _one_room("PickupDistDebug", "pick_up_distinct", room_size=7, strict=True, version=2),
     Level("PickupAbove", "pick_up_above", room_size=6, max_steps=288),
     *(_one_room(f"OneRoomS{size}", "one_room", room_size=size) for size in (8, 12, 16, 20)),
     *(Level(f"FindObjS{size}", "find_object", room_size=size, max_steps=20 * size**2) for size in (5, 6, 7)),
@@ -254,7 +247,7 @@ LEVELS: dict[str, Level] = {level.name: level for level in _TABLE}
 BUILT_IN = frozenset(LEVELS)
 
 # Settings that differ under Minigrid's rules; all other differences are in the recipes and the judge.
-_MINIGRID_SETTINGS = {"SynthS5R2": {"columns": 3, "objects": 18}}
+_MINIGRID_SETTINGS = {"SynthS5R2": {"columns": 3, "objects": 18}, "PickupDistDebug": {"version": 1}}
 
 PAPER_LEVELS = (
     *("GoToObj", "GoToRedBallGrey", "GoToRedBall", "GoToLocal", "PutNextLocal", "PickupLoc", "GoToObjMaze", "GoTo"),
@@ -281,7 +274,7 @@ def find_level(name: str | Level, rules: Rules = "paper") -> Level:
     key = name.removeprefix("babyai/").removeprefix("BabyAI-").split("-v")[0]
     if key not in LEVELS:
         near = difflib.get_close_matches(key, LEVELS, n=3)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; see babyai.LEVELS for all names"
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "; `babyai levels` lists all"
         raise UnknownLevelError(f"unknown level {name!r}{hint}")
     level = LEVELS[key]
     return replace(level, **_MINIGRID_SETTINGS.get(key, {})) if rules == "minigrid" else level

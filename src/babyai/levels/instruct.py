@@ -1,4 +1,7 @@
-"""Setting the mission, the last step of a recipe. All return True, so that they can end a chain of `and`."""
+"""Setting the mission, the last step of a recipe.
+
+All return True, so that they can end a chain of `and`, unless there is no such clause, or nothing to refer to.
+"""
 
 from babyai._jit import njit
 from babyai.world.codes import (
@@ -13,16 +16,19 @@ from babyai.world.codes import (
     PICK_UP,
     PUT_NEXT,
     SINGLE,
+    WALL,
+    WALL_CELL,
 )
-from babyai.world.state import MAX_CLAUSES, MAX_DESCRIPTORS
+from babyai.world.state import MAX_CLAUSES, MAX_DESCRIPTORS, NUM_CELLS
 
 
 @njit
 def set_descriptor(s, k, noun, color, place):
     """Sets descriptor k."""
-    s.nouns[k] = noun
-    s.colors[k] = color
-    s.places[k] = place
+    if 0 <= k < MAX_DESCRIPTORS:
+        s.nouns[k] = noun
+        s.colors[k] = color
+        s.places[k] = place
 
 
 @njit
@@ -38,15 +44,18 @@ def clear_mission(s):
 
 @njit
 def describe_thing(s, k, p):
-    """Sets descriptor k to the kind and color of the object or door at `p`."""
-    cell = int(s.cells[p])
+    """Sets descriptor k to the kind and color of the object or door at `p`; returns False if there is none."""
+    cell = int(s.cells[p]) if 0 <= p < NUM_CELLS else WALL_CELL
     kind = cell & KIND_MASK
     set_descriptor(s, k, DOOR if kind == LOCKED_DOOR else kind, (cell >> 4) & 7, ANYWHERE)
+    return kind > WALL
 
 
 @njit
 def set_clause(s, clause, verb, noun, color, place):
     """Sets a clause with one descriptor."""
+    if not 0 <= clause < MAX_CLAUSES:
+        return False
     s.verbs[clause] = verb
     set_descriptor(s, 2 * clause, noun, color, place)
     return True
@@ -56,8 +65,7 @@ def set_clause(s, clause, verb, noun, color, place):
 def _set_clause_to_thing(s, clause, verb, p):
     """Sets a clause about the object or door at `p`."""
     s.verbs[clause] = verb
-    describe_thing(s, 2 * clause, p)
-    return True
+    return describe_thing(s, 2 * clause, p)
 
 
 @njit
@@ -87,10 +95,11 @@ def open_any_door(s):
 @njit
 def put_next(s, clause, p, q):
     """Sets a clause: put the object at `p` next to the object or door at `q`."""
+    if not 0 <= clause < MAX_CLAUSES:
+        return False
     s.verbs[clause] = PUT_NEXT
-    describe_thing(s, 2 * clause, p)
-    describe_thing(s, 2 * clause + 1, q)
-    return True
+    moved = describe_thing(s, 2 * clause, p)
+    return describe_thing(s, 2 * clause + 1, q) and moved
 
 
 @njit

@@ -19,6 +19,8 @@ from babyai.levels.blocks import (
     connect_all,
     draw_and_remove,
     draw_two,
+    fill_reachable,
+    is_next_to_reachable,
     last,
     open_all_doors,
     place_agent,
@@ -48,7 +50,9 @@ from babyai.world.codes import (
     PICK_UP,
     RED,
 )
+from babyai.world.judge import matches
 from babyai.world.random import COLOR_ORDER, draw, draw_color, flip
+from babyai.world.state import ORIGIN, STRIDE
 
 UNLOCKED = 0
 LOCKED = 1
@@ -248,7 +252,27 @@ def pick_up_distinct(s, d, level):
     elif by == 1:
         s.nouns[0] = ANY_NOUN
     s.strict = level.strict
-    return True
+    # Minigrid keeps missions that nobody can win: the target is walled in by objects that may not be picked up.
+    return level.minigrid == 1 or not level.strict or _can_reach_target(s, d)
+
+
+@njit
+def _can_reach_target(s, d):
+    """Returns whether the agent can reach an object of clause 0 without moving others; boxes can be opened."""
+    noun = int(s.nouns[0])
+    color = int(s.colors[0])
+    for k in range(d.count):
+        p = int(d.things[k])
+        cell = int(s.cells[p])
+        if cell & KIND_MASK == BOX and not matches(cell, noun, color):
+            y, x = divmod(p - ORIGIN, STRIDE)
+            d.walkable[y] |= 1 << x
+    fill_reachable(s, d)
+    for k in range(d.count):
+        p = int(d.things[k])
+        if matches(int(s.cells[p]), noun, color) and is_next_to_reachable(s, d, p):
+            return True
+    return False
 
 
 @njit

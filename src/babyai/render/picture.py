@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from babyai.atomic_io import atomic_file
+
 # The most colors that the palette of a GIF can have.
 MAX_PALETTE = 256
 
@@ -21,7 +23,7 @@ def png_bytes(frame: np.ndarray) -> bytes:
 
 def save_png(frame: np.ndarray, path: str | os.PathLike[str]) -> None:
     """Writes a frame, (H, W, 3) uint8, as a PNG file."""
-    _write_atomically(Path(path), png_bytes(frame))
+    _write(Path(path), png_bytes(frame))
 
 
 def save_gif(frames: Iterable[np.ndarray], path: str | os.PathLike[str], fps: float = 8) -> None:
@@ -44,7 +46,7 @@ def save_gif(frames: Iterable[np.ndarray], path: str | os.PathLike[str], fps: fl
     first, *others = _quantize(frames)
     buffer = io.BytesIO()
     first.save(buffer, format="GIF", save_all=True, append_images=others, duration=1000 / fps, loop=0, optimize=False)
-    _write_atomically(Path(path), buffer.getvalue())
+    _write(Path(path), buffer.getvalue())
 
 
 def _check_frame(frame: np.ndarray) -> np.ndarray:
@@ -76,11 +78,6 @@ def _choose_palette(colors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return palette, np.asarray(reduced)[0]
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
-    """Writes to a temporary file and renames it, so a partial file is never visible at `path`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+def _write(path: Path, content: bytes) -> None:
+    with atomic_file(path) as temporary:
         temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -87,6 +87,7 @@ def resume(
     frames: Annotated[int | None, DESCRIBED] = None,
     tensorboard: Annotated[bool | None, DESCRIBED] = None,
     quiet: Annotated[bool | None, DESCRIBED] = None,
+    trust: bool = False,
 ) -> None:
     """Resume training runs that stopped or were killed, from their newest checkpoint.
 
@@ -99,6 +100,7 @@ def resume(
         frames: Maximum number of frames (ppo); default: as before.
         tensorboard: TensorBoard: also write event files; default: as before.
         quiet: Print nothing; default: as before.
+        trust: Trust the runs: run the code of a custom policy that a folder names.
     """
     if not folders:
         raise ValueError("name the folder of a run to resume")
@@ -112,10 +114,24 @@ def resume(
     }
     given = {name: value for name, value in changed.items() if value is not None}
     runs = [read_options(folder, given | {"max_minutes": max_minutes}) for folder in folders]
+    if not trust:
+        for _, options in runs:
+            refuse_custom_code(options)
     algorithms = {algorithm for algorithm, _ in runs}
     if len(algorithms) > 1:
         raise ValueError(f"runs of one algorithm can be resumed together, not of {', '.join(sorted(algorithms))}")
     run_all(algorithms.pop(), [options for _, options in runs], [True] * len(runs))
+
+
+def refuse_custom_code(options: TrainingOptions) -> None:
+    """Raises if resuming a run would import code that its folder names: the folder may be somebody else's."""
+    from babyai.agents.config import is_custom
+
+    if is_custom(options.architecture):
+        raise ValueError(
+            f"{options.out} holds a run of a policy with custom code, {options.architecture!r}, which resuming would "
+            f"run; if you trust it, pass --trust"
+        )
 
 
 def read_options(folder: str, changed: dict[str, Any]) -> tuple[str, TrainingOptions]:
@@ -191,10 +207,11 @@ def summarize(options: TrainingOptions, result: "RunResult") -> str:
 
     trust = " --trust" if is_custom(options.architecture) else ""
     rules = "" if options.rules == "paper" else f" --rules {options.rules}"
+    resume = "" if result.finished else f"\ncontinue it:      babyai resume {result.folder}{trust}"
     best = f"{100 * result.best_success:.1f} % (of {result.validations})" if result.validations else "none"
     return (
         f"best validation:  {best}\n"
         f"run folder:       {result.folder}\n"
-        f"evaluate it:      babyai evaluate {result.folder} --levels {','.join(options.level_names)}{rules}{trust}\n"
-        f"continue it:      babyai resume {result.folder}"
+        f"evaluate it:      babyai evaluate {result.folder} --levels {','.join(options.level_names)}{rules}{trust}"
+        f"{resume}"
     )

@@ -21,6 +21,7 @@ from babyai.levels.catalog import Level, Rules
 from babyai.render.blit import rgb_views
 from babyai.seeds import VALIDATION_SEED
 from babyai.tree import iter_named_leaves
+from babyai.world.validation import check_images, check_last_actions
 
 # How often in a row a world may be reset because the expert has no advice.
 MAX_ABANDONED = 1000
@@ -168,7 +169,7 @@ class LabeledRollouts:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues where others of the same levels and as many worlds were."""
-        if state["count"] != self.count:
+        if state["count"] != self.count or not 0 <= state["started"] < VALIDATION_SEED:
             raise ValueError(f"the saved position has {state['count']} worlds, and these are {self.count}")
         saved = {
             name: np.frombuffer(base64.b64decode(state[name]), dtype=like.dtype).reshape(like.shape)
@@ -177,10 +178,10 @@ class LabeledRollouts:
         for index, world in enumerate(saved["worlds"]):
             self.engine.restore(index, world.tobytes())
         # In some levels the first image differs from what the world would show later.
-        self.engine.images[:] = saved["images"]
-        self.expert.experts[:] = saved["experts"]
+        self.engine.images[:] = check_images(saved["images"])
+        self.expert.load_records(saved["experts"])
         self._starts[:] = saved["starts"]
-        self._last_actions[:] = saved["last_actions"]
+        self._last_actions[:] = check_last_actions(saved["last_actions"])
         self._tally[:] = saved["tally"]
         self.actor.last_actions.copy_(torch.from_numpy(self._last_actions.astype(np.int64)))
         for name, tensor in iter_named_leaves(self.actor.state, "state"):

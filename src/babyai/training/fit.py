@@ -29,7 +29,7 @@ from babyai.training.learner import Learner
 from babyai.training.optimizer import load_optimizer, save_optimizer
 from babyai.training.options import TrainingOptions
 from babyai.training.progress import Display, Panel
-from babyai.training.run import Run
+from babyai.training.run import Checkpoint, Run, RunError
 
 Stop = Callable[[], bool]
 # The name of torch's generator state in a checkpoint.
@@ -174,6 +174,7 @@ def _train(session: "Session", algorithm: Algorithm, stop: Stop) -> None:
         ending = algorithm.is_finished() or session.should_stop(stop)
         if is_best or ending or session.is_checkpoint_due():
             session.save(algorithm, is_best)
+    session.finished = algorithm.is_finished()
 
 
 def _validate(session: "Session", algorithm: Algorithm, row: dict[str, Any]) -> bool:
@@ -220,6 +221,7 @@ class Session:
         self.best = (-1.0, 0.0)
         self.validations = 0
         self.evaluated = self.policy
+        self.finished = False
         self._player = AgentPlayer(self.policy, precision=self.precision)
         self._started = time.monotonic()
         self._last_save = time.monotonic()
@@ -283,6 +285,14 @@ class Session:
         latest = self.run.latest()
         if latest is None:
             return
+        try:
+            self._load(algorithm, latest)
+        except (KeyError, IndexError, TypeError, AttributeError, OverflowError, RuntimeError, ValueError) as error:
+            # A checkpoint is whole as a file, but may come from elsewhere, or from another version.
+            raise RunError(f"the checkpoint {latest.folder} does not fit this run: {error}") from error
+        self._display.begin_at(algorithm.progress)
+
+    def _load(self, algorithm: Algorithm, latest: Checkpoint) -> None:
         load_tensors(self.policy, latest.model, f"the checkpoint {latest.folder}")
         load_optimizer(algorithm.learner.optimizer, self.policy, latest.tensors)
         algorithm.learner.mixed.update_weights()
@@ -292,11 +302,10 @@ class Session:
                 tensor.copy_(latest.tensors[name])
         state = latest.state
         algorithm.load_state_dict(state["algorithm"])
-        algorithm.num_updates = state["update"]
-        algorithm.validations_since_best = state["validations_since_best"]
-        self.best = (state["best"][0], state["best"][1])
-        self.validations = state["validations"]
-        self._display.begin_at(algorithm.progress)
+        algorithm.num_updates = int(state["update"])
+        algorithm.validations_since_best = int(state["validations_since_best"])
+        self.best = (float(state["best"][0]), float(state["best"][1]))
+        self.validations = int(state["validations"])
 
     def save(self, algorithm: Algorithm, is_best: bool) -> None:
         """Writes a checkpoint."""
@@ -385,6 +394,8 @@ class RunResult:
     """Whether it was stopped before its end."""
     error: str | None = None
     """Why it failed."""
+    finished: bool = True
+    """Whether training reached its end; otherwise the run can be resumed."""
 
 
 def find_algorithm(name: str) -> Any:
@@ -396,4 +407,10 @@ def find_algorithm(name: str) -> Any:
 def train_one(algorithm: str, options: TrainingOptions, resume: bool = False, display: Any = None) -> RunResult:
     """Trains in this process."""
     session = fit(options, find_algorithm(algorithm), resume=resume, display=display)
-    return RunResult(str(session.folder), session.best_success, session.validations, session.interrupted)
+    return RunResult(
+        str(session.folder),
+        session.best_success,
+        session.validations,
+        session.interrupted,
+        finished=session.finished,
+    )

@@ -52,7 +52,8 @@ def train_parallel(
                 process.start()
             results = _follow(processes, messages, panel)
     return [
-        results.get(number) or RunResult(run.run_folder(algorithm), -1.0, 0, True, "its process was killed")
+        results.get(number)
+        or RunResult(run.run_folder(algorithm), -1.0, 0, True, "its process was killed", finished=False)
         for number, run in enumerate(runs)
     ]
 
@@ -67,7 +68,7 @@ def _work(algorithm: str, options: TrainingOptions, resume: bool, messages: Any,
     except Exception as error:
         logger.exception("run %s failed", number)
         reason = str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"
-        result = RunResult(options.run_folder(algorithm), -1.0, 0, True, reason)
+        result = RunResult(options.run_folder(algorithm), -1.0, 0, True, reason, finished=False)
     messages.put((number, "result", (result,)))
 
 

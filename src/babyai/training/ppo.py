@@ -22,6 +22,7 @@ from babyai.training.options import BatchNorm, PPOHyperparameters, PPOOptions
 from babyai.training.rollout import Collector, Rollout
 from babyai.training.sample_efficiency import SampleEfficiency, default_window
 from babyai.tree import tree_map
+from babyai.world.validation import check_images
 
 FIELDS = (*OBSERVATION_FIELDS, "actions", "log_probs", "values", "advantages")
 METRICS = ("policy_loss", "value_loss", "entropy", "value")
@@ -173,7 +174,7 @@ class PPO:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a checkpoint; tensors have been restored already."""
         engine = self.collector.engine
-        images = engine.images.copy()
+        images = check_images(engine.images).copy()
         for index in range(engine.num_worlds):
             engine.restore(index, engine.snapshot(index))
         engine.images[:] = images

@@ -3,6 +3,7 @@
 Several runs in parallel share one panel, with a line for each.
 """
 
+import contextlib
 import math
 import time
 from collections import deque
@@ -18,6 +19,8 @@ from rich.panel import Panel as Frame
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from babyai.console import hidden_control_keys
 
 # The metrics that are shown, in this order; the others are in metrics.jsonl.
 SHOWN = (
@@ -125,11 +128,13 @@ class Panel:
         for run in self._runs:
             run.clock.append((time.monotonic(), 0.0))
         self._live: Live | None = None
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         if self.quiet:
             return self
         if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._stack.enter_context(hidden_control_keys())
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4)
             self._live.start()
         else:
@@ -140,6 +145,7 @@ class Panel:
         if self._live is not None:
             self._live.stop()
             self._live = None
+            self._stack.close()
             return
         for run in self._runs:
             self._write_line(run)

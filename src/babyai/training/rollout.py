@@ -16,6 +16,7 @@ from babyai.batch import TILE_PIXELS, Batch, ObservationKind
 from babyai.engine import Engine
 from babyai.render.blit import blit_views, view_tiles
 from babyai.tree import iter_named_leaves, tree_leaves, tree_map
+from babyai.world.validation import check_last_actions
 
 
 @dataclass
@@ -213,7 +214,7 @@ class Collector:
         self.starts = np.array(state["starts"], dtype=bool)
         self._returns = np.array(state["returns"], dtype=float)
         self._lengths = np.array(state["lengths"], dtype=np.int64)
-        self._previous = self.last_actions.cpu().numpy().copy()
+        self._previous = check_last_actions(self.last_actions.cpu().numpy()).copy()
 
 
 @compilable

@@ -25,7 +25,15 @@ from typing import Any, NamedTuple, Self
 from torch import Tensor
 
 from babyai.agents.checkpoint import BEST, CHECKPOINTS, MODEL, CheckpointError, read_tensors, write_tensors
-from babyai.atomic_io import DISK_FULL, PathLike, atomic_file, atomic_folder, remove_folder, remove_temporaries
+from babyai.atomic_io import (
+    DISK_FULL,
+    PathLike,
+    atomic_file,
+    atomic_folder,
+    check_regular,
+    remove_folder,
+    remove_temporaries,
+)
 from babyai.training.provenance import describe_provenance
 
 CONFIG = "config.json"
@@ -329,13 +337,15 @@ def holds_run(folder: PathLike) -> bool:
 def read_config(folder: PathLike) -> dict[str, Any]:
     """A run's config.json: kind, config, origin, resumed."""
     path = Path(folder) / CONFIG
+    check_regular(path)
     try:
         config = json.loads(path.read_text())
     except FileNotFoundError:
         raise RunError(f"{folder} holds no run: it has no {CONFIG}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from None
-    if not isinstance(config, dict) or not {"kind", "config", "origin", "resumed"} <= config.keys():
+    types = {"kind": str, "config": dict, "origin": dict, "resumed": list}
+    if not isinstance(config, dict) or any(not isinstance(config.get(key), types[key]) for key in types):
         raise RunError(f"{path} does not describe a run")
     return config
 
@@ -343,8 +353,12 @@ def read_config(folder: PathLike) -> dict[str, Any]:
 def read_rows(folder: PathLike) -> list[dict[str, Any]]:
     """The rows of a run, which may be in progress: an unfinished last line is ignored."""
     path = Path(folder) / METRICS
+    check_regular(path)
     complete = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
-    return [json.loads(line) for line in complete.splitlines()]
+    try:
+        return [json.loads(line) for line in complete.splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged: {error}") from None
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -359,6 +373,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         return Checkpoint(folder, model, tensors, json.loads(metadata["state"]), int(metadata["metrics_bytes"]))
     except (FileNotFoundError, KeyError) as error:
         raise CheckpointError(f"{folder} is incomplete: {error}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{folder} is damaged: {error}") from None
 
 
 def _truncate_rows(path: Path, size: int) -> None:
