@@ -4,6 +4,7 @@ An `Engine` owns N world records and the arrays that a step fills: images, direc
 and truncated. Each world has its own random generator, so results do not depend on the number of threads.
 """
 
+import copy
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from babyai.levels.catalog import Level, Rules, find_level
 from babyai.levels.draft import DRAFT, LEVEL, make_draft
 from babyai.levels.layout import parse_layout, place_layout
 from babyai.seeds import VALIDATION_SEED
-from babyai.world.codes import MAX_WORDS, Action
+from babyai.world.codes import MAX_WORDS, NO_CLAUSE, SINGLE, Action
 from babyai.world.language import Clause, Mission, parse_mission
 from babyai.world.state import DONE_ACTIONS, ENDED, MAX_CLAUSES, MAX_DESCRIPTORS, NOT_RESET, RUNNING, WORLD, make_worlds
 from babyai.world.view import VIEW_SIZE
@@ -99,7 +100,6 @@ class Engine:
         self.worlds.options = DONE_ACTIONS if done_actions else 0
         self._rows = np.array([level.row(rules) for level in self.levels], dtype=LEVEL).view(np.recarray)
         self.images = np.zeros((num_worlds, view_size, view_size, 3), dtype=np.uint8)
-        self._view_buffer = self.images.reshape(-1)
         self.directions = np.zeros(num_worlds, dtype=np.int64)
         self.missions = np.zeros((num_worlds, MAX_WORDS), dtype=np.uint8)
         self.rewards = np.zeros(num_worlds, dtype=np.float64)
@@ -108,7 +108,13 @@ class Engine:
         self.done = np.ones(num_worlds, dtype=bool)
         self._unseeded: np.ndarray | None = np.ones(num_worlds, dtype=bool)
         self.shards = self._split(threads)
-        self._pool = ThreadPoolExecutor(len(self.shards) - 1) if len(self.shards) > 1 else None
+        self._prepare_kernels()
+        _jit.announce_compilation("engine_kernels.py", "the world (about half a minute)")
+
+    def _prepare_kernels(self) -> None:
+        """Builds what the kernels are passed besides the arrays: views of them, scratch memory, threads."""
+        self._view_buffer = self.images.reshape(-1)
+        self._pool = self._start_threads()
         self._drafts = [for_kernels(make_draft(), DRAFT) for _ in self.shards]
         self.kernel_worlds = for_kernels(self.worlds, WORLD)
         self._kernel_rows = for_kernels(self._rows, LEVEL)
@@ -118,7 +124,21 @@ class Engine:
             for number, level in enumerate(self.levels)
             if callable(level.recipe)
         }
-        _jit.announce_compilation("engine_kernels.py", "the world (about half a minute)")
+
+    # ------------------------------------------------------------ copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the views and threads of `_prepare_kernels`, which a copy must build for its own arrays."""
+        rebuilt = ("_view_buffer", "_pool", "_pool_process", "_drafts", "kernel_worlds", "_kernel_rows")
+        return {name: value for name, value in vars(self).items() if name not in (*rebuilt, "_custom_resets")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare_kernels()
+
+    def __copy__(self) -> "Engine":
+        """A full copy: two engines never share worlds."""
+        return copy.deepcopy(self)
 
     # ------------------------------------------------------------ reset and step
 
@@ -231,8 +251,12 @@ class Engine:
         self.worlds[index] = world
         self.done[index] = world["status"] == ENDED
         if world["rng_inc_low"]:
-            self._mark_seeded(np.arange(self.num_worlds) == index)
+            self.mark_seeded(np.arange(self.num_worlds) == index)
         self.observe(index)
+
+    def set_time_limit(self, level: int, max_steps: int) -> None:
+        """Sets the time limit of the next episodes of a level, given by its index in `levels`."""
+        self._rows[level].max_steps = max_steps
 
     def close(self) -> None:
         """Stops the worker threads."""
@@ -265,7 +289,9 @@ class Engine:
                     f"level {level.name!r} could not be generated in {engine_kernels.MAX_ATTEMPTS} attempts: its rooms "
                     f"may be too small for its objects, or its recipe cannot be satisfied"
                 )
-        self._mark_seeded(mask)
+            if kernel is not engine_kernels.reset_batch:
+                self._check_missions(chosen)
+        self.mark_seeded(mask)
         self.done &= ~mask
 
     def run_shards(self, kernel: Any, arguments: Callable[[int, int, int], tuple[Any, ...]]) -> list[Any]:
@@ -279,8 +305,17 @@ class Engine:
         calls = [arguments(number, *shard) for number, shard in enumerate(self.shards)]
         if self._pool is None:
             return [kernel(*calls[0])]
+        if self._pool_process != os.getpid():
+            # Threads do not survive a fork, and a pool without threads would wait forever.
+            self._pool = self._start_threads()
+            assert self._pool is not None
         jobs = [self._pool.submit(kernel, *call) for call in calls[1:]]
         return [kernel(*calls[0]), *(job.result() for job in jobs)]
+
+    def _start_threads(self) -> ThreadPoolExecutor | None:
+        """A thread for each shard but the first, which runs on the caller's."""
+        self._pool_process = os.getpid()
+        return ThreadPoolExecutor(len(self.shards) - 1) if len(self.shards) > 1 else None
 
     def _split(self, threads: int) -> list[tuple[int, int]]:
         count = max(1, min(threads, self.num_worlds // MIN_SHARD))
@@ -311,6 +346,23 @@ class Engine:
                 f"chosen must be an array of shape ({self.num_worlds},) and dtype bool, not {mask.shape} {mask.dtype}"
             )
         return np.ascontiguousarray(mask)
+
+    def _check_missions(self, chosen: np.ndarray) -> None:
+        """Raises a ValueError if a user's own recipe has given one of these worlds, (N,) bool, no complete mission."""
+        verbs = self.worlds.verbs[chosen]
+        two_sides = self.worlds.order[chosen] != SINGLE
+        has_clause = verbs != NO_CLAUSE
+        faulty = ~has_clause[:, 0] | (two_sides != has_clause[:, 2]) | (has_clause[:, 3] & ~has_clause[:, 2])
+        if not faulty.any():
+            return
+        self.worlds.status[chosen] = NOT_RESET
+        self.done |= chosen
+        world = self.worlds[np.flatnonzero(chosen)[faulty][0]]
+        fault = "no instruction" if not world.verbs.any() else "an incomplete instruction"
+        raise ValueError(
+            f"the recipe of level {self.levels[world.level].name!r} gives {fault}: end it with go_to, pick_up, open_door, "
+            f"put_next or set_clause of babyai.levels.instruct; a second side needs clause 2 and set_order"
+        )
 
     def _check_seeds(self, seeds: Any, mask: np.ndarray) -> np.ndarray:
         if seeds is None:
@@ -344,7 +396,11 @@ class Engine:
             seeds[first_reset] = random_seeds[first_reset]
         return seeds
 
-    def _mark_seeded(self, mask: np.ndarray) -> None:
+    def is_seeded(self, index: int) -> bool:
+        """Whether the generator of a world has been seeded, so that the world can be reset without a seed."""
+        return self._unseeded is None or not self._unseeded[index]
+
+    def mark_seeded(self, mask: np.ndarray) -> None:
         """Records that the generators of these worlds are seeded; `_unseeded` becomes None once all are."""
         if self._unseeded is not None:
             self._unseeded &= ~mask

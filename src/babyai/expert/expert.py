@@ -10,7 +10,7 @@ from babyai.expert import advise
 from babyai.expert.state import EXPERT, NO_ADVICE, SEARCH, make_experts, make_search
 from babyai.expert.teacher import FAILURE_MESSAGES
 from babyai.world.codes import Action
-from babyai.world.state import ENDED, WORLD, make_worlds
+from babyai.world.state import ENDED, NOT_RESET, WORLD, make_worlds
 
 Style = Literal["paper", "teacher"]
 STYLES: dict[str, int] = {"paper": advise.PAPER, "teacher": advise.TEACHER}
@@ -37,10 +37,14 @@ class ExpertBatch:
         self.style = style
         self.experts = make_experts(engine.num_worlds)
         self.advice = np.full(engine.num_worlds, int(Action.done), dtype=np.int64)
-        self._records = for_kernels(self.experts, EXPERT)
-        self._searches = [for_kernels(make_search(), SEARCH) for _ in engine.shards]
-        self._starts = [for_kernels(make_worlds(1), WORLD) for _ in engine.shards]
+        self._prepare_kernels()
         self.reset()
+
+    def _prepare_kernels(self) -> None:
+        """Builds the views and the scratch memory that the kernels are passed."""
+        self._records = for_kernels(self.experts, EXPERT)
+        self._searches = [for_kernels(make_search(), SEARCH) for _ in self.engine.shards]
+        self._starts = [for_kernels(make_worlds(1), WORLD) for _ in self.engine.shards]
 
     def reset(self, chosen: np.ndarray | None = None) -> None:
         """Resets the experts of worlds whose episode has just started.
@@ -64,6 +68,7 @@ class ExpertBatch:
         Returns:
             (N,) int64, a copy.
         """
+        self._require_episodes()
         actions = self.advice.copy() if taken is None else np.array(taken, dtype=np.int64)
         actions[self.advice == advise.NO_ACTION] = advise.NO_ACTION
         self.engine.run_shards(
@@ -83,6 +88,7 @@ class ExpertBatch:
             lengths: (N,) int64, the number of actions.
             rewards: (N,) float64, 0 where the expert did not succeed.
         """
+        self._require_episodes()
         count = self.engine.num_worlds
         steps_left = self.engine.worlds.max_steps - self.engine.worlds.step_count
         actions = np.zeros((count, int(steps_left.max())), dtype=np.uint8)
@@ -97,6 +103,21 @@ class ExpertBatch:
         )
         self.engine.done[:] = self.engine.worlds.status == ENDED
         return actions, lengths, rewards
+
+    def _require_episodes(self) -> None:
+        """Raises a RuntimeError if a world has not been reset yet: it has no mission to advise on."""
+        not_reset = self.engine.worlds.status == NOT_RESET
+        if not_reset.any():
+            raise RuntimeError(f"world {not_reset.argmax()} has not been reset yet: call reset() before asking the expert")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what `_prepare_kernels` builds: a copy needs views of its own records."""
+        rebuilt = ("_records", "_searches", "_starts")
+        return {name: value for name, value in vars(self).items() if name not in rebuilt}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare_kernels()
 
     def failure(self, index: int = 0) -> str:
         """Returns why there is no advice for a world."""
