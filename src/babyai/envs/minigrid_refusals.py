@@ -8,6 +8,7 @@ _BUILD = (
 )
 _DRAW = "draw from env.unwrapped.np_random, the world's generator"
 _MISSION = "to give another mission, use reset(options={'mission': ...}); to read it, use instrs"
+_SETTING = "env.unwrapped.level has the settings of the level"
 _WINDOW = "render_mode='human' opens Gymnasium's window"
 
 # Names that a world of Minigrid's has and ours does not.
@@ -17,7 +18,12 @@ NOT_OFFERED = {
     **dict.fromkeys(("rand_obj", "rand_instr", "validate_instrs", "num_navs_needed", "update_objs_poss"), _MISSION),
     **dict.fromkeys(("_rand_int", "_rand_float", "_rand_bool", "_rand_elem", "_rand_subset"), _DRAW),
     **dict.fromkeys(("_rand_color", "_rand_pos"), _DRAW),
+    **dict.fromkeys(("num_dists", "num_objs", "objs_per_room", "num_doors", "distractors", "start_carrying"), _SETTING),
+    **dict.fromkeys(("doors_open", "debug", "strict", "select_by", "first_color", "second_color", "obj_type"), _SETTING),
+    **dict.fromkeys(("locked_room", "locked_room_prob", "locations", "unblocking", "implicit_unlock"), _SETTING),
+    **dict.fromkeys(("action_kinds", "instr_kinds"), _SETTING),
     **dict.fromkeys(("window", "clock", "render_size"), _WINDOW),
+    "np_random": "the worlds of a vector environment have no NumPy generator; use a single environment's, or your own",
     "_reward": "the reward of success is 1 - 0.9 * step_count / max_steps; wrap the environment to change it",
     "reward_range": "rewards are between 0 and 1",
     "level_name": "use env.unwrapped.level.name",

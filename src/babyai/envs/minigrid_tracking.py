@@ -11,10 +11,10 @@ import numpy as np
 
 from babyai.engine import Engine
 from babyai.envs.minigrid_grid import WorldGrid
-from babyai.envs.minigrid_objects import NO_POSITION, WALL_OBJECT, GridObject, adopt, object_of
+from babyai.envs.minigrid_objects import NO_POSITION, WALL_OBJECT, GridObject, Position, adopt, object_of
 from babyai.levels.layout import grid_cells
 from babyai.world.codes import BOX, DOOR, EMPTY, KIND_MASK, LOCKED_DOOR, MARKED, VECTORS, WALL, WALL_CELL
-from babyai.world.state import ORIGIN, index_of, position_of
+from babyai.world.state import MAX_SIZE, ORIGIN, STRIDE, index_of, position_of
 
 
 class TrackedObjects:
@@ -44,6 +44,7 @@ class TrackedObjects:
         self._carry(object_of(int(world.carrying), int(world.hidden)))
         if self.carried is not None:
             self.carried._tracks = int(world.carried_tracks)
+            self.carried.init_pos = self._left_cell()
         self.is_built = True
         return found
 
@@ -86,6 +87,13 @@ class TrackedObjects:
         if obj is not None:
             obj._tracked_by = self
             obj._cur_pos = NO_POSITION
+
+    def _left_cell(self) -> Position | None:
+        """Where the carried object was, if the judge still tracks it there; None otherwise."""
+        world = self.live_world
+        rows = world.tracks.reshape(MAX_SIZE, STRIDE)[: self.height, : self.width]
+        ys, xs = np.nonzero(((rows & world.carried_tracks) != 0) & (grid_cells(world) == EMPTY))
+        return (int(xs[0]), int(ys[0])) if len(xs) == 1 else None
 
     def _number(self, x: int, y: int) -> int:
         return y * self.width + x

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from babyai.envs.minigrid_names import MinigridNames
 from babyai.world.language import detokenize
 
@@ -44,11 +42,6 @@ class WorldView(MinigridNames):
     def observation_space(self) -> Any:
         """The observations of one world."""
         return self._vector_env.single_observation_space
-
-    @property
-    def np_random(self) -> np.random.Generator:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Not offered: see `BabyAIVectorEnv.np_random`."""
-        return self._vector_env.np_random
 
     def snapshot(self) -> bytes:
         """The complete state of the world, for `restore`."""
