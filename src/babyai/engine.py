@@ -357,11 +357,11 @@ class Engine:
             return
         self.worlds.status[chosen] = NOT_RESET
         self.done |= chosen
-        world = self.worlds[np.flatnonzero(chosen)[faulty][0]]
-        fault = "no instruction" if not world.verbs.any() else "an incomplete instruction"
+        world = self.worlds[int(np.flatnonzero(chosen)[faulty][0])]
+        fault = "an incomplete instruction" if world.verbs.any() else "no instruction"
         raise ValueError(
-            f"the recipe of level {self.levels[world.level].name!r} gives {fault}: end it with go_to, pick_up, open_door, "
-            f"put_next or set_clause of babyai.levels.instruct; a second side needs clause 2 and set_order"
+            f"the recipe of level {self.levels[world.level].name!r} gives {fault}: end it with go_to, pick_up, "
+            f"open_door, put_next or set_clause of babyai.levels.instruct; a second side needs clause 2 and set_order"
         )
 
     def _check_seeds(self, seeds: Any, mask: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A world of ours and Minigrid's of the same seed, stepped together, for tests that compare what can be read of them."""
+"""A world of ours and Minigrid's of the same seed, stepped together, for tests that compare what can be read."""
 
 import contextlib
 import io

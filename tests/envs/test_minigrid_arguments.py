@@ -44,7 +44,11 @@ def test_arguments_make_the_same_world_as_in_minigrid(level: str, arguments: dic
             np.testing.assert_array_equal(ours.grid.encode(), theirs.grid.encode())
             assert (ours.mission, ours.max_steps) == (theirs.mission, theirs.max_steps)
             assert ours.instrs.surface() == theirs.mission
-            assert (ours.room_size, ours.num_rows, ours.num_cols) == (theirs.room_size, theirs.num_rows, theirs.num_cols)
+            assert (ours.room_size, ours.num_rows, ours.num_cols) == (
+                theirs.room_size,
+                theirs.num_rows,
+                theirs.num_cols,
+            )
 
 
 def test_random_levels_take_the_arguments_of_minigrids_level_generator() -> None:
@@ -61,7 +65,12 @@ def test_random_levels_take_the_arguments_of_minigrids_level_generator() -> None
 @pytest.mark.parametrize(
     ("level", "arguments", "error", "message"),
     [
-        ("GoToLocal", {"num_rows": 2}, TypeError, "'GoToLocal' has no argument 'num_rows': it has room_size, num_dists"),
+        (
+            "GoToLocal",
+            {"num_rows": 2},
+            TypeError,
+            "'GoToLocal' has no argument 'num_rows': it has room_size, num_dists",
+        ),
         ("Open", {"num_dists": 2}, TypeError, "no argument 'num_dists': it has none"),
         ("GoToLocal", {"veiw_size": 5}, TypeError, "'veiw_size'"),
         ("OpenDoor", {"select_by": "shape"}, ValueError, "select_by='shape'"),

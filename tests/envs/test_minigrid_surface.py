@@ -54,8 +54,8 @@ def test_agent_sees_what_minigrids_agent_sees(level: str) -> None:
                     assert ours.agent_sees(x, y) == theirs.agent_sees(x, y)
                     seen += ours.agent_sees(x, y)
     assert seen > 20
+    empty = next(k for k, obj in enumerate(ours.grid.grid) if obj is None)
     with pytest.raises(ValueError, match=r"cell \(\d+, \d+\) is empty"):
-        empty = next(k for k, obj in enumerate(ours.grid.grid) if obj is None)
         ours.agent_sees(empty % ours.width, empty // ours.width)
 
 
@@ -293,7 +293,7 @@ def test_subclasses_with_methods_that_would_never_be_called_are_rejected() -> No
 
 def test_before_the_first_reset_there_is_no_world() -> None:
     ours, _ = make_pair("GoToLocal")
-    for read in (lambda: ours.grid, lambda: ours.instrs, lambda: ours.room_grid, lambda: ours.get_frame()):
+    for read in (lambda: ours.grid, lambda: ours.instrs, lambda: ours.room_grid, ours.get_frame):
         with pytest.raises(RuntimeError, match=r"reset\(\)"):
             read()
     with pytest.raises(ValueError, match=r"reset\(\)"):

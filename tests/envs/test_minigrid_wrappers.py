@@ -24,7 +24,9 @@ from tests.twin import MINIGRID_IDS, level_of
 pytestmark = pytest.mark.compiled
 
 # The first of every family; `-m long` plays all ids.
-SOME_IDS = [f"BabyAI-{name}-v0" for name in ("GoToLocal", "BossLevel", "UnlockPickup", "PutNextS5N2Carrying", "KeyInBox")]
+SOME_IDS = [
+    f"BabyAI-{name}-v0" for name in ("GoToLocal", "BossLevel", "UnlockPickup", "PutNextS5N2Carrying", "KeyInBox")
+]
 WRAPPERS: dict[str, Callable[[gym.Env], gym.Env]] = {
     "ReseedWrapper": lambda env: wrappers.ReseedWrapper(env, seeds=[4, 9]),
     "ActionBonus": wrappers.ActionBonus,

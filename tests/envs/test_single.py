@@ -213,7 +213,9 @@ def test_invalid_actions_are_rejected(action: Any, error: type[Exception], messa
     assert env.unwrapped.snapshot() == before  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.parametrize("action", [2, np.int64(2), np.uint8(2), np.array(2), np.array([2]), np.array([[2]]), babyai.Action.forward])
+@pytest.mark.parametrize(
+    "action", [2, np.int64(2), np.uint8(2), np.array(2), np.array([2]), np.array([[2]]), babyai.Action.forward]
+)
 def test_any_integer_type_is_accepted_as_action(action: Any) -> None:
     env = make()
     env.reset(seed=0)

@@ -30,7 +30,7 @@ def check_options(options: Mapping[str, Any] | None, known: Iterable[str]) -> di
 def find_limited_level(
     level: str | Level, rules: Rules, max_steps: int | None, arguments: Mapping[str, Any] | None = None
 ) -> Level:
-    """The level, with arguments of Minigrid's constructors, and `max_steps` as the limit of every episode if not None."""
+    """The level with arguments of Minigrid's constructors, and with `max_steps` as its limit unless that is None."""
     found = apply_arguments(find_level(level, rules), dict(arguments or {}), max_steps)
     check_step_limit("max_steps", max_steps)
     return found if max_steps is None else replace(found, max_steps=int(max_steps))

@@ -5,6 +5,7 @@ generator is lent: `np_random` returns a NumPy generator in the same state, and 
 its state back. What a caller has drawn in between therefore changes the next episode, as in Minigrid.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def generator_state(world: np.record) -> dict[str, Any]:
     }
 
 
-def set_generator_state(world: np.record, state: dict[str, Any]) -> None:
+def set_generator_state(world: np.record, state: Mapping[str, Any]) -> None:
     """Sets the world's generator to a state from `np.random.PCG64.state`."""
     world.rng_high, world.rng_low = divmod(state["state"]["state"], LOW_BITS + 1)
     world.rng_inc_high, world.rng_inc_low = divmod(state["state"]["inc"], LOW_BITS + 1)
@@ -41,7 +42,7 @@ class GeneratorLoan:
 
     engine: Engine
     _lent: np.random.Generator | None = None
-    _np_random_seed: int | None = None
+    _np_random_seed: Any = None
 
     @property
     def np_random(self) -> np.random.Generator:
@@ -58,7 +59,7 @@ class GeneratorLoan:
     def np_random(self, value: np.random.Generator) -> None:
         if not isinstance(value, np.random.Generator) or not isinstance(value.bit_generator, np.random.PCG64):
             raise TypeError(
-                f"a world's generator is NumPy's PCG64, so np_random must be made by np.random.default_rng, not {value!r}"
+                f"a world's generator is NumPy's PCG64, so np_random must be made by np.random.default_rng; got {value!r}"
             )
         self._lent = value
         self._np_random_seed = -1

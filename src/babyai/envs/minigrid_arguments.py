@@ -94,12 +94,12 @@ def _color(name: Any) -> int:
 
 
 def _names_of(recipe: str) -> list[str]:
-    extra = {"open_two_doors": ["first_color", "second_color"], **dict.fromkeys(_DISTRACTORS_OF, ["distractors"])}
-    return [*FIELDS.get(recipe, {}), *extra.get(recipe, [])]
+    colors = ["first_color", "second_color"] if recipe == "open_two_doors" else []
+    distractors = ["distractors"] if recipe in _DISTRACTORS_OF else []
+    return [*FIELDS.get(recipe, {}), *colors, *distractors]
 
 
 def _unknown(level: Level, name: str, known: Iterable[str]) -> str:
     names = ", ".join(known)
     offer = f"it has {names}" if names else "it has none of Minigrid's own"
     return f"level {level.name!r} has no argument {name!r}: {offer}; for other settings, make a babyai.Level"
-

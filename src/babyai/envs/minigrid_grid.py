@@ -44,7 +44,7 @@ class Grid:
         self.grid: Sequence[GridObject | None] = [None] * (width * height) if objects is None else objects
 
     @property
-    def __class__(self) -> type:
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The class that `isinstance` sees: Minigrid's, if Minigrid has been imported."""
         return minigrid_class("minigrid.core.grid", "Grid", type(self))
 

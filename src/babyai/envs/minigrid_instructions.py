@@ -52,7 +52,7 @@ class _Readable:
     """Passes for Minigrid's class of the same name, and explains what is not offered."""
 
     @property
-    def __class__(self) -> type:
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The class that `isinstance` sees: Minigrid's, if Minigrid has been imported."""
         return minigrid_class("minigrid.envs.babyai.core.verifier", type(self).__name__, type(self))
 
@@ -253,7 +253,7 @@ def read_instruction(objects: TrackedObjects) -> Instruction:
 
 def _read_side(objects: TrackedObjects, clauses: tuple[Clause, ...], first: int) -> Instruction:
     parts = [_CLAUSES[clause.verb](objects, first + k, clause) for k, clause in enumerate(clauses)]
-    return parts[0] if len(parts) == 1 else AndInstr(objects, *parts, first)
+    return parts[0] if len(parts) == 1 else AndInstr(objects, parts[0], parts[1], first)
 
 
 def _progress(is_done: int) -> str:

@@ -386,7 +386,9 @@ class MinigridNames:
             reject_fn: Function of the environment and a position that returns whether to reject it.
             max_tries: Number of rejected draws after which a RecursionError is raised.
         """
-        position = self._draw_cell(top, size, max_tries, lambda at: at == self.agent_pos or _rejects(self, reject_fn, at))
+        position = self._draw_cell(
+            top, size, max_tries, lambda at: at == self.agent_pos or _rejects(self, reject_fn, at)
+        )
         if obj is not None:
             self.put_obj(obj, *position)
         return position
@@ -460,4 +462,3 @@ def _letters(obj: GridObject | None) -> str:
     if obj.type == "door":
         return "__" if obj.is_open else ("L" if obj.is_locked else "D") + color
     return {"wall": "W", "key": "K", "ball": "A", "box": "B"}[obj.type] + color
-

@@ -74,7 +74,7 @@ class GridObject:
         """Where it was when its world was first looked at in this episode; None for doors and walls, as in Minigrid."""
 
     @property
-    def __class__(self) -> type:
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The class that `isinstance` sees: Minigrid's, if Minigrid has been imported."""
         return minigrid_class("minigrid.core.world_object", self.type.capitalize(), GridObject)
 

@@ -13,13 +13,17 @@ _WINDOW = "render_mode='human' opens Gymnasium's window"
 
 # Names that a world of Minigrid's has and ours does not.
 NOT_OFFERED = {
-    **dict.fromkeys(("add_door", "add_object", "add_distractors", "place_in_room", "remove_wall", "connect_all"), _BUILD),
+    **dict.fromkeys(
+        ("add_door", "add_object", "add_distractors", "place_in_room", "remove_wall", "connect_all"), _BUILD
+    ),
     **dict.fromkeys(("_gen_grid", "gen_mission", "open_all_doors", "check_objs_reachable", "add_locked_room"), _BUILD),
     **dict.fromkeys(("rand_obj", "rand_instr", "validate_instrs", "num_navs_needed", "update_objs_poss"), _MISSION),
     **dict.fromkeys(("_rand_int", "_rand_float", "_rand_bool", "_rand_elem", "_rand_subset"), _DRAW),
     **dict.fromkeys(("_rand_color", "_rand_pos"), _DRAW),
     **dict.fromkeys(("num_dists", "num_objs", "objs_per_room", "num_doors", "distractors", "start_carrying"), _SETTING),
-    **dict.fromkeys(("doors_open", "debug", "strict", "select_by", "first_color", "second_color", "obj_type"), _SETTING),
+    **dict.fromkeys(
+        ("doors_open", "debug", "strict", "select_by", "first_color", "second_color", "obj_type"), _SETTING
+    ),
     **dict.fromkeys(("locked_room", "locked_room_prob", "locations", "unblocking", "implicit_unlock"), _SETTING),
     **dict.fromkeys(("action_kinds", "instr_kinds"), _SETTING),
     **dict.fromkeys(("window", "clock", "render_size"), _WINDOW),
@@ -64,7 +68,7 @@ def explain_missing(owner: object, name: str) -> NoReturn:
 
 
 def refuse_overrides(cls: type[Any]) -> None:
-    """Raises a TypeError for a subclass with a method that Minigrid would call and that the compiled world never does."""
+    """Raises a TypeError for a subclass with a method that Minigrid would call and the compiled world never does."""
     for name in _NEVER_CALLED:
         if name in vars(cls):
             reason = NOT_OFFERED.get(name, "wrap the environment instead")

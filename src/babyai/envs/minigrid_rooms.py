@@ -33,13 +33,13 @@ class Room:
 
     @property
     def locked(self) -> bool:
-        """Whether all doors of the room are locked now. (In Minigrid: whether a locked door was added to it.)"""
+        """Whether all doors of the room are locked now; in Minigrid, whether a locked door was added to it."""
         doors = [door for door in self.doors if door is not None]
         return bool(doors) and all(door is not True and door.is_locked for door in doors)
 
     @property
     def objs(self) -> list[GridObject]:
-        """The keys, balls and boxes in the room now. (In Minigrid: when the episode began.)"""
+        """The keys, balls and boxes in the room now; in Minigrid, when the episode began."""
         assert self._objects is not None
         left, upper = self.top
         width, height = self.size

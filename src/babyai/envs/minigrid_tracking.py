@@ -28,10 +28,11 @@ class TrackedObjects:
     def __init__(self, engine: Engine, index: int) -> None:
         self._engine = engine
         self._index = index
-        self.world: np.record | None = engine.worlds[index]
+        world = engine.worlds[index]
+        self.world: np.record | None = world
         """The world's record; None once another episode has begun."""
-        self.width = int(self.world.width)
-        self.height = int(self.world.height)
+        self.width = int(world.width)
+        self.height = int(world.height)
         self.grid = WorldGrid(self)
         self.carried: GridObject | None = None
         self.is_built = False

@@ -124,7 +124,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             done_actions=done_actions,
             threads=threads,
         )
-        self.observation_kind = observation
+        self.observation_kind: Observation = observation
         self.missions_kind = missions
         self._size = _common_size(played, observation)
         self.single_action_space = action_space()

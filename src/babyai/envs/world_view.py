@@ -57,6 +57,6 @@ class WorldView(MinigridNames):
             object.__setattr__(self, name, value)
             return
         raise AttributeError(
-            f"a world has no attribute {name!r} to set: agent_pos, agent_dir, carrying, max_steps and step_count can be "
-            f"set in one world, everything else in the vector environment, when it is made"
+            f"a world has no attribute {name!r} to set: agent_pos, agent_dir, carrying, max_steps and step_count can "
+            f"be set in one world, everything else in the vector environment, when it is made"
         )

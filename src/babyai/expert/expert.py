@@ -108,7 +108,9 @@ class ExpertBatch:
         """Raises a RuntimeError if a world has not been reset yet: it has no mission to advise on."""
         not_reset = self.engine.worlds.status == NOT_RESET
         if not_reset.any():
-            raise RuntimeError(f"world {not_reset.argmax()} has not been reset yet: call reset() before asking the expert")
+            raise RuntimeError(
+                f"world {not_reset.argmax()} has not been reset yet: call reset() before asking the expert"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what `_prepare_kernels` builds: a copy needs views of its own records."""
