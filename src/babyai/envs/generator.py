@@ -59,7 +59,7 @@ class GeneratorLoan:
     def np_random(self, value: np.random.Generator) -> None:
         if not isinstance(value, np.random.Generator) or not isinstance(value.bit_generator, np.random.PCG64):
             raise TypeError(
-                f"a world's generator is NumPy's PCG64, so np_random must be made by np.random.default_rng; got {value!r}"
+                f"a world's generator is NumPy's PCG64, so np_random must be from np.random.default_rng; got {value!r}"
             )
         self._lent = value
         self._np_random_seed = -1
