@@ -71,7 +71,7 @@ def open_vector(level: str, num_worlds: int, copy: bool) -> Contestant:
     """The vector environment's steps, with new arrays at each step (copy=True) or views of the engine's."""
     import gymnasium
 
-    worlds: Any = gymnasium.make_vec(babyai.LEVELS[level].id, num_envs=num_worlds, copy=copy)
+    worlds: Any = gymnasium.make_vec(babyai.LEVELS[level].id, num_envs=num_worlds, copy=copy, autoreset_mode="SameStep")
     worlds.reset(seed=0)
     engine = find_engine(worlds.unwrapped)
     randomize_step_counts(engine)

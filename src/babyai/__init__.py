@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from babyai.engine import Engine as Engine
+    from babyai.envs.registration import register_level as register_level
+    from babyai.envs.registration import register_minigrid_ids as register_minigrid_ids
     from babyai.expert.expert import Expert as Expert
     from babyai.expert.expert import ExpertBatch as ExpertBatch
     from babyai.levels.catalog import LEVELS as LEVELS
@@ -39,6 +41,7 @@ _MODULES = {
     "Level": "babyai.levels.catalog",
     "find_level": "babyai.levels.catalog",
     "register_level": "babyai.envs.registration",
+    "register_minigrid_ids": "babyai.envs.registration",
     "VOCABULARY": "babyai.world.codes",
     "Action": "babyai.world.codes",
     "Mission": "babyai.world.language",

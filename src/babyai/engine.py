@@ -4,6 +4,7 @@ An `Engine` owns N world records and the arrays that a step fills: images, direc
 and truncated. Each world has its own random generator, so results do not depend on the number of threads.
 """
 
+import copy
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -100,7 +101,6 @@ class Engine:
         self.worlds.options = DONE_ACTIONS if done_actions else 0
         self._rows = np.array([level.row(rules) for level in self.levels], dtype=LEVEL).view(np.recarray)
         self.images = np.zeros((num_worlds, view_size, view_size, 3), dtype=np.uint8)
-        self._view_buffer = self.images.reshape(-1)
         self.directions = np.zeros(num_worlds, dtype=np.int64)
         self.missions = np.zeros((num_worlds, MAX_WORDS), dtype=np.uint8)
         self.rewards = np.zeros(num_worlds, dtype=np.float64)
@@ -109,7 +109,13 @@ class Engine:
         self.done = np.ones(num_worlds, dtype=bool)
         self._unseeded: np.ndarray | None = np.ones(num_worlds, dtype=bool)
         self.shards = self._split(threads)
-        self._pool = ThreadPoolExecutor(len(self.shards) - 1) if len(self.shards) > 1 else None
+        self._prepare_kernels()
+        _jit.announce_compilation("engine_kernels.py", "the world (about half a minute)")
+
+    def _prepare_kernels(self) -> None:
+        """Builds what the kernels are passed besides the arrays: views of them, scratch memory, threads."""
+        self._view_buffer = self.images.reshape(-1)
+        self._pool = self._start_threads()
         self._drafts = [for_kernels(make_draft(), DRAFT) for _ in self.shards]
         self.kernel_worlds = for_kernels(self.worlds, WORLD)
         self._kernel_rows = for_kernels(self._rows, LEVEL)
@@ -119,7 +125,21 @@ class Engine:
             for number, level in enumerate(self.levels)
             if callable(level.recipe)
         }
-        _jit.announce_compilation("engine_kernels.py", "the world (about half a minute)")
+
+    # ------------------------------------------------------------ copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the views and threads of `_prepare_kernels`, which a copy must build for its own arrays."""
+        rebuilt = ("_view_buffer", "_pool", "_pool_process", "_drafts", "kernel_worlds", "_kernel_rows")
+        return {name: value for name, value in vars(self).items() if name not in (*rebuilt, "_custom_resets")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare_kernels()
+
+    def __copy__(self) -> "Engine":
+        """A full copy: two engines never share worlds."""
+        return copy.deepcopy(self)
 
     # ------------------------------------------------------------ reset and step
 
@@ -239,8 +259,12 @@ class Engine:
             raise ValueError(f"this snapshot is damaged: {FAULT_MESSAGES[fault]}")
         self.worlds[index] = world
         self.done[index] = world["status"] == ENDED
-        self._mark_seeded(np.arange(self.num_worlds) == index, seeded=bool(world["rng_inc_low"]))
+        self.mark_seeded(np.arange(self.num_worlds) == index, seeded=bool(world["rng_inc_low"]))
         self.observe(index)
+
+    def set_time_limit(self, level: int, max_steps: int) -> None:
+        """Sets the time limit of the next episodes of a level, given by its index in `levels`."""
+        self._rows[level].max_steps = max_steps
 
     def close(self) -> None:
         """Stops the worker threads."""
@@ -269,7 +293,7 @@ class Engine:
             if failed := _failed_worlds(results):
                 self.done[mask] = self.worlds.status[mask] != RUNNING
                 self._raise_reset_error(min(failed))
-        self._mark_seeded(mask)
+        self.mark_seeded(mask)
         self.done &= ~mask
 
     def run_shards(self, kernel: Any, arguments: Callable[[int, int, int], tuple[Any, ...]]) -> list[Any]:
@@ -283,8 +307,17 @@ class Engine:
         calls = [arguments(number, *shard) for number, shard in enumerate(self.shards)]
         if self._pool is None:
             return [kernel(*calls[0])]
+        if self._pool_process != os.getpid():
+            # Threads do not survive a fork, and a pool without threads would wait forever.
+            self._pool = self._start_threads()
+            assert self._pool is not None
         jobs = [self._pool.submit(kernel, *call) for call in calls[1:]]
         return [kernel(*calls[0]), *(job.result() for job in jobs)]
+
+    def _start_threads(self) -> ThreadPoolExecutor | None:
+        """A thread for each shard but the first, which runs on the caller's."""
+        self._pool_process = os.getpid()
+        return ThreadPoolExecutor(len(self.shards) - 1) if len(self.shards) > 1 else None
 
     def _split(self, threads: int) -> list[tuple[int, int]]:
         count = max(1, min(threads, self.num_worlds // MIN_SHARD))
@@ -348,7 +381,11 @@ class Engine:
             seeds[first_reset] = random_seeds[first_reset]
         return seeds
 
-    def _mark_seeded(self, mask: np.ndarray, seeded: bool = True) -> None:
+    def is_seeded(self, index: int) -> bool:
+        """Whether the generator of a world has been seeded, so that the world can be reset without a seed."""
+        return self._unseeded is None or not self._unseeded[index]
+
+    def mark_seeded(self, mask: np.ndarray, seeded: bool = True) -> None:
         """Records that the generators of these worlds are seeded, or not; `_unseeded` is None while all are."""
         if not seeded:
             self._unseeded = mask if self._unseeded is None else self._unseeded | mask

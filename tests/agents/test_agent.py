@@ -96,7 +96,8 @@ def test_an_agent_acts_the_same_after_saving_and_loading(tmp_path: Path, archite
     assert isinstance(loaded.model, FilmLSTM)
     assert loaded.config == agent.config
     # Short episodes, so that many of them start.
-    envs = gym.make_vec(LEVEL, num_envs=4, observation="rgb" if agent.config.pixels else "symbolic", max_steps=5)
+    observation = "rgb" if agent.config.pixels else "symbolic"
+    envs = gym.make_vec(LEVEL, num_envs=4, observation=observation, max_steps=5, autoreset_mode="SameStep")
     obs, _ = envs.reset(seed=0)
     starts: Any = None
     for _ in range(12):

@@ -62,7 +62,7 @@ def count_runs(file: Path) -> int:
 
 
 def play(agent: Agent, steps: int = 8) -> list[list[int]]:
-    envs = gym.make_vec("babyai/GoToLocal-v0", num_envs=5, max_steps=4)
+    envs = gym.make_vec("babyai/GoToLocal-v0", num_envs=5, max_steps=4, autoreset_mode="SameStep")
     obs, _ = envs.reset(seed=0)
     agent.reset()
     starts = None

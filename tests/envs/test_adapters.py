@@ -1,13 +1,16 @@
-"""Stable-Baselines3 and TorchRL train on the environments: a few updates each, and correct infos at episode ends."""
+"""Stable-Baselines3, sb3-contrib and TorchRL train on the environments, a few updates each; Minari records them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.wrappers.vector import ClipReward
 
+import babyai
 from babyai.envs.adapters import stable_baselines_env, torchrl_env
 from babyai.world.language import detokenize
 
@@ -37,7 +40,7 @@ def torchrl() -> Any:
 
 def test_stable_baselines_infos_of_finished_episodes(baselines: Any) -> None:
     env = stable_baselines_env(make(max_steps=7))
-    plain = make(max_steps=7)
+    plain = make(max_steps=7, autoreset_mode="SameStep")
     env.seed(3)
     obs = env.reset()
     expected, _ = plain.reset(seed=3)
@@ -64,7 +67,40 @@ def test_stable_baselines_infos_of_finished_episodes(baselines: Any) -> None:
     assert ends > 20
     assert env.env_method("mission_text", indices=[1]) == [detokenize(obs["mission"][1])]
     assert env.get_attr("num_envs") == [4] * 4
+    assert env.get_attr("agent_pos", indices=[2]) == [tuple(plain.unwrapped.agent_pos[2].tolist())]
+    env.set_attr("agent_dir", 3, indices=[0, 1])
+    assert env.get_attr("agent_dir", indices=[0, 1]) == [3, 3]
+    assert len(env.env_method("pprint_grid")) == 4
     env.close()
+
+
+def test_stable_baselines_works_without_our_statistics(baselines: Any) -> None:
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import VecMonitor
+
+    env = stable_baselines_env(make(max_steps=3, statistics=False))
+    assert env.env_is_wrapped(Monitor) == [False] * 4
+    monitored = VecMonitor(env)
+    monitored.reset()
+    for _ in range(3):
+        *_, infos = monitored.step(np.full(4, 6))
+    assert [info["episode"]["l"] for info in infos] == [3] * 4 and infos[0]["is_success"] is False
+    assert stable_baselines_env(make()).env_is_wrapped(Monitor) == [True] * 4
+
+
+def test_stable_baselines_on_a_single_environment_explains_the_adapter(baselines: Any) -> None:
+    with pytest.raises(TypeError, match=r"stable_baselines_env\(gym\.make_vec"):
+        baselines.PPO("MultiInputPolicy", gym.make("babyai/GoToLocal-v0"), device="cpu")
+
+
+def test_recurrent_ppo_trains(baselines: Any) -> None:
+    contrib = pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed")
+    env = stable_baselines_env(make(max_steps=10))
+    model = contrib.RecurrentPPO(
+        "MultiInputLstmPolicy", env, n_steps=32, batch_size=64, n_epochs=1, device="cpu", seed=0
+    )
+    model.learn(128)
+    assert model.num_timesteps == 128 and len(model.ep_info_buffer) > 5
 
 
 @pytest.mark.parametrize("observation", ["symbolic", "rgb"])
@@ -107,8 +143,15 @@ def test_torchrl_rolls_out_and_trains(torchrl: Any) -> None:
 
 
 def test_stable_baselines_rejects_other_environments(baselines: Any) -> None:
-    with pytest.raises(ValueError, match=r"autoreset_mode='SameStep'.* 'NextStep'"):
-        stable_baselines_env(make(autoreset_mode="NextStep"))
+    assert stable_baselines_env(make()).vector_env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    with pytest.raises(ValueError, match=r"autoreset_mode='SameStep'.* 'NextStep'.* wrapped"):
+        stable_baselines_env(ClipReward(make(), 0, 1))
+    started = make()
+    started.reset(seed=0)
+    with pytest.raises(ValueError, match=r"autoreset_mode='SameStep'.* reset"):
+        stable_baselines_env(started)
+    with pytest.raises(ValueError, match="missions='tokens'"):
+        stable_baselines_env(make(missions="text"))
     with pytest.raises(ValueError, match="copy=True"):
         stable_baselines_env(make(copy=False))
     with pytest.raises(TypeError, match=r"babyai vector environment.*BabyAIEnv"):
@@ -116,5 +159,36 @@ def test_stable_baselines_rejects_other_environments(baselines: Any) -> None:
 
 
 def test_torchrl_rejects_other_autoreset_modes(torchrl: Any) -> None:
-    with pytest.raises(ValueError, match=r"autoreset_mode='Disabled'.* 'SameStep'"):
-        torchrl_env(make())
+    started = make()
+    started.reset(seed=0)
+    with pytest.raises(ValueError, match=r"autoreset_mode='Disabled'.* 'NextStep'"):
+        torchrl_env(started)
+
+
+def test_minari_records_infos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari", reason="Minari is not installed")
+    pytest.importorskip("jax", reason="Minari's DataCollector needs jax")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = minari.DataCollector(gym.make("babyai/GoToObj-v0", max_steps=20), record_infos=True)
+    expert = babyai.Expert(env)
+    for seed in range(3):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            *_, terminated, truncated, _ = env.step(expert.advise())
+            done = terminated or truncated
+    dataset = env.create_dataset("babyai/test-v0", algorithm_name="expert")
+    for episode in dataset.iterate_episodes():
+        success = episode.infos["success"]
+        assert len(success) == len(episode.actions) + 1 and success[-1] and not success[:-1].any()
+
+
+def test_human_render_mode_is_gymnasiums_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pygame", reason="pygame is not installed")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = gym.make("babyai/GoToObj-v0", render_mode="human", tile_size=8)
+    assert isinstance(env, gym.wrappers.HumanRendering)
+    env.reset(seed=0)
+    env.step(0)
+    assert env.render() is None and env.window.get_size() == (64, 64)
+    env.close()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import babyai
+import babyai.envs
 from babyai.envs.registration import register_level
 
 
@@ -45,6 +46,33 @@ def test_custom_levels_can_be_registered_and_replaced(level: babyai.Level) -> No
 def test_built_in_levels_cannot_be_replaced() -> None:
     with pytest.raises(ValueError, match=r"'GoTo' .*built-in"):
         register_level(babyai.Level("GoTo", "go_to_object", rows=1, columns=1))
+
+
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """Restores Gymnasium's registry."""
+    before = dict(gym.registry)
+    yield
+    gym.registry.clear()
+    gym.registry.update(before)
+
+
+@pytest.mark.usefixtures("registry")
+def test_minigrids_ids_can_be_registered_for_our_environments() -> None:
+    import minigrid  # noqa: F401
+
+    minigrids = {name for name in gym.registry if name.startswith("BabyAI-")}
+    with pytest.raises(ValueError, match=r"96 ids such as 'BabyAI-.*replace=True"):
+        babyai.register_minigrid_ids()
+    assert "minigrid" in str(gym.spec("BabyAI-GoToLocal-v0").entry_point)
+    assert set(babyai.register_minigrid_ids(replace=True)) == minigrids
+    env = gym.make("BabyAI-GoToObjS6-v1", render_mode="rgb_array")
+    assert isinstance(env.unwrapped, babyai.envs.BabyAIEnv)
+    assert env.unwrapped.rules == "minigrid" and env.unwrapped.level.name == "GoToObjS6"
+    envs = gym.make_vec("BabyAI-GoToLocal-v0", num_envs=2)
+    assert isinstance(envs, babyai.envs.BabyAIVectorEnv)
+    babyai.register_minigrid_ids("paper", replace=True)
+    assert gym.make("BabyAI-GoToLocal-v0").unwrapped.rules == "paper"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 BLOCKER = """

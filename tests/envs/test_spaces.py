@@ -6,7 +6,7 @@ from gymnasium.spaces import flatten, unflatten
 from gymnasium.vector.utils import batch_space
 
 from babyai.engine import Engine
-from babyai.envs.spaces import MissionSpace, full_views, single_space, token_space
+from babyai.envs.spaces import MissionSpace, full_views, single_space, world_space
 from babyai.render.frame import full_view
 from babyai.world.language import parse_mission
 
@@ -43,8 +43,8 @@ def test_mission_space_can_be_flattened_and_batched() -> None:
 
 def test_keys_and_shapes_of_observation_spaces() -> None:
     assert list(single_space("text", 7, (8, 8)).spaces) == ["direction", "image", "mission", "text"]
-    assert token_space("rgb", 5, (8, 8))["image"].shape == (40, 40, 3)
-    assert token_space("full", 5, (22, 8))["image"].shape == (22, 8, 3)
+    assert world_space("rgb", 5, (8, 8))["image"].shape == (40, 40, 3)
+    assert world_space("full", 5, (22, 8))["image"].shape == (22, 8, 3)
 
 
 def test_full_views_equal_those_of_single_worlds() -> None:

@@ -46,15 +46,12 @@ def assert_same_observations(ours: dict[str, Any], theirs: dict[str, Any]) -> No
 
 def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: AutoresetMode) -> None:
     """Asserts that our infos equal Gymnasium's, except for the additional episode statistics."""
-    extra = {"episode", "_episode"}
-    assert set(ours) - extra == set(theirs)
-    if not theirs:
-        assert ours == {}
+    assert set(ours) - {"episode", "_episode"} == set(theirs)
+    np.testing.assert_array_equal(ours["_success"], theirs["_success"])
+    np.testing.assert_array_equal(ours["success"], theirs["success"])
+    if "final_obs" not in theirs:
         return
-    if mode is not AutoresetMode.SAME_STEP:
-        np.testing.assert_array_equal(ours["_success"], theirs["_success"])
-        np.testing.assert_array_equal(ours["success"], theirs["success"])
-        return
+    assert mode is AutoresetMode.SAME_STEP
     for key in ("_final_obs", "_final_info"):
         np.testing.assert_array_equal(ours[key], theirs[key])
     for key in ("success", "_success"):
@@ -73,7 +70,10 @@ def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: Autore
         ("GoToLocal", {}),
         ("BossLevel", {"max_steps": 23}),
         ("GoToLocal", {"observation": "rgb", "view_size": 5}),
+        ("GoToLocal", {"observation": "one_hot"}),
         ("UnlockPickup", {"observation": "full"}),
+        ("UnlockPickup", {"observation": "full_rgb"}),
+        ("GoToLocal", {"max_episode_steps": 6}),
         ("PutNextS5N2Carrying", {"rules": "minigrid", "max_steps": 9}),
         ("PutNextS5N2Carrying", {"rules": "minigrid", "max_steps": 9, "observation": "rgb"}),
         ("OpenDoorsOrderN4Debug", {"done_actions": True, "max_steps": 40}),
@@ -83,8 +83,10 @@ def test_equals_gymnasiums_sync_vector_env(level: str, settings: dict[str, Any],
     env = make(level, autoreset_mode=mode, **settings)
     sync = make_sync(level, mode, **settings)
     obs, infos = env.reset(seed=5)
-    assert infos == {} and obs in env.observation_space
-    assert_same_observations(obs, sync.reset(seed=5)[0])
+    assert obs in env.observation_space
+    expected, expected_infos = sync.reset(seed=5)
+    assert_same_observations(obs, expected)
+    assert_same_infos(infos, expected_infos, mode)
     ends = 0
     for actions in random_actions(150):
         obs, *results, infos = env.step(actions)
@@ -98,16 +100,17 @@ def test_equals_gymnasiums_sync_vector_env(level: str, settings: dict[str, Any],
         ends += ended.sum()
         if mode is AutoresetMode.DISABLED and ended.any():
             obs, infos = env.reset(options={"reset_mask": ended})
-            assert infos == {}
-            assert_same_observations(obs, sync.reset(options={"reset_mask": ended})[0])
+            expected, expected_infos = sync.reset(options={"reset_mask": ended})
+            assert_same_observations(obs, expected)
+            assert_same_infos(infos, expected_infos, mode)
     assert ends > N
     env.close()
 
 
 def test_spaces_and_metadata() -> None:
-    env = make(autoreset_mode="NextStep")
+    env = make()
     assert env.autoreset_mode is env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
-    assert make().autoreset_mode is AutoresetMode.SAME_STEP
+    assert make(autoreset_mode="SameStep").autoreset_mode is AutoresetMode.SAME_STEP
     obs, _ = env.reset(seed=0)
     assert obs["image"].shape == (N, 7, 7, 3) and obs["image"].dtype == np.uint8
     assert obs["direction"].shape == (N,) and obs["direction"].dtype == np.int64
@@ -341,7 +344,7 @@ def test_invalid_seeds_are_rejected(seed: Any, error: type[Exception], message: 
     ("settings", "message"),
     [
         ({"autoreset_mode": "same"}, "autoreset_mode 'same'.* 'NextStep', 'SameStep', 'Disabled'"),
-        ({"observation": "text"}, "'text'.* 'symbolic', 'rgb', 'full'"),
+        ({"observation": "text"}, "'text'.* 'symbolic', 'rgb', 'one_hot', 'full'"),
         ({"episodes": "all"}, "'stream' or 'next_seed'.* 'all'"),
         ({"levels": ["GoToLocal", "GoTo"], "observation": "full"}, "8 x 8 and 22 x 22"),
         ({"levels": []}, "at least one level"),

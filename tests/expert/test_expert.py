@@ -189,3 +189,19 @@ def test_damaged_records_are_refused(field: str, value: int) -> None:
     damaged[field] = value
     with pytest.raises(ValueError, match="expert is damaged"):
         expert.load_records(damaged)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_worlds_that_were_never_reset_have_no_advice(style: str) -> None:
+    engine = babyai.Engine("GoToObj", 3)
+    experts = babyai.ExpertBatch(engine, style)
+    engine.reset(0, np.array([True, False, True]))
+    for ask in (experts.advise, experts.demonstrate):
+        with pytest.raises(RuntimeError, match=r"world 1 has not been reset.*reset\(\)"):
+            ask()
+    env = gym.make("babyai/GoToObj-v0")
+    expert = babyai.Expert(env, style)
+    with pytest.raises(RuntimeError, match=r"reset\(\)"):
+        expert.advise()
+    env.reset(seed=0)
+    expert.advise()

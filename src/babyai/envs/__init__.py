@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from babyai.envs.adapters import stable_baselines_env as stable_baselines_env
     from babyai.envs.adapters import torchrl_env as torchrl_env
+    from babyai.envs.minigrid_objects import GridObject as GridObject
     from babyai.envs.single import BabyAIEnv as BabyAIEnv
     from babyai.envs.vector import BabyAIVectorEnv as BabyAIVectorEnv
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "BabyAIEnv": "babyai.envs.single",
     "BabyAIVectorEnv": "babyai.envs.vector",
+    "GridObject": "babyai.envs.minigrid_objects",
     "stable_baselines_env": "babyai.envs.adapters",
     "torchrl_env": "babyai.envs.adapters",
 }

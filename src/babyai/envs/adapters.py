@@ -16,19 +16,19 @@ def stable_baselines_env(vector_env: VectorEnv) -> Any:
 
     Use "MultiInputPolicy", since observations are dicts. Symbolic images are declared as a Box of 0..10, so that
     Stable-Baselines3 flattens them instead of treating them as images; RGB images go through its CNN. Infos of finished
-    episodes have `terminal_observation`, `TimeLimit.truncated`, `episode` (so no Monitor is needed) and `is_success`.
+    episodes have `terminal_observation`, `TimeLimit.truncated`, `is_success` and, unless the environment was made with
+    `statistics=False`, `episode`, so that no Monitor is needed.
 
     Args:
-        vector_env: From `gymnasium.make_vec`, with SAME_STEP autoreset and `copy=True`.
+        vector_env: From `gymnasium.make_vec`, with `copy=True` and missions as tokens. Its autoreset mode becomes
+            SAME_STEP, which is how Stable-Baselines3 resets.
     """
     base = _require_babyai(vector_env)
-    if base.autoreset_mode is not AutoresetMode.SAME_STEP:
-        raise ValueError(
-            f"Stable-Baselines3 needs an environment made with autoreset_mode='SameStep', not "
-            f"{base.autoreset_mode.value!r}"
-        )
     if not base.copy:
         raise ValueError("Stable-Baselines3 stores observations without copying: make the environment with copy=True")
+    if base.missions_kind == "text":
+        raise ValueError("Stable-Baselines3 cannot read text: make the environment with missions='tokens'")
+    _use_mode(vector_env, base, AutoresetMode.SAME_STEP, "Stable-Baselines3")
     return _stable_baselines_class()(vector_env)
 
 
@@ -36,18 +36,26 @@ def torchrl_env(vector_env: VectorEnv) -> Any:
     """The vector environment as a TorchRL `GymWrapper`.
 
     Args:
-        vector_env: From `gymnasium.make_vec`, with DISABLED autoreset: TorchRL calls reset itself. (With SAME_STEP,
-            TorchRL loses the final observations of episodes if observations are dicts.)
+        vector_env: From `gymnasium.make_vec`. Its autoreset mode becomes DISABLED, because TorchRL calls reset itself.
+            (With SAME_STEP, TorchRL loses the final observations of episodes if observations are dicts.)
     """
     from torchrl.envs import GymWrapper
 
     base = _require_babyai(vector_env)
-    if base.autoreset_mode is not AutoresetMode.DISABLED:
-        raise ValueError(
-            f"TorchRL calls reset itself: make the environment with autoreset_mode='Disabled', not "
-            f"{base.autoreset_mode.value!r}"
-        )
+    _use_mode(vector_env, base, AutoresetMode.DISABLED, "TorchRL")
     return GymWrapper(vector_env)
+
+
+def _use_mode(vector_env: VectorEnv, base: BabyAIVectorEnv, mode: AutoresetMode, library: str) -> None:
+    """Gives the environment the autoreset mode that a library needs, if nobody relies on another one."""
+    if base.autoreset_mode is mode:
+        return
+    if vector_env is not base or base.was_reset:
+        raise ValueError(
+            f"{library} needs an environment made with autoreset_mode={mode.value!r}, not "
+            f"{base.autoreset_mode.value!r}; it cannot be changed once the environment is wrapped or has been reset"
+        )
+    base.set_autoreset_mode(mode)
 
 
 def _require_babyai(vector_env: VectorEnv) -> BabyAIVectorEnv:
@@ -62,7 +70,7 @@ def _stable_baselines_space(env: BabyAIVectorEnv) -> spaces.Dict:
     space = env.single_observation_space
     assert isinstance(space, spaces.Dict)
     parts = dict(space.spaces)
-    if env.observation_kind != "rgb":
+    if env.observation_kind in ("symbolic", "full"):
         parts["image"] = spaces.Box(0, AGENT_TYPE, parts["image"].shape, np.uint8)
     return spaces.Dict(parts)
 
@@ -100,9 +108,10 @@ def _stable_baselines_class() -> type:
                 infos[i] = {
                     "terminal_observation": {key: part[i] for key, part in vector_infos["final_obs"].items()},
                     "TimeLimit.truncated": bool(truncated[i] and not terminated[i]),
-                    "episode": {key: part[i].item() for key, part in vector_infos["episode"].items()},
                     "is_success": bool(vector_infos["final_info"]["success"][i]),
                 }
+                if "episode" in vector_infos:
+                    infos[i]["episode"] = {key: part[i].item() for key, part in vector_infos["episode"].items()}
             return observations, rewards.astype(np.float32), dones, infos
 
         def close(self) -> None:
@@ -112,18 +121,30 @@ def _stable_baselines_class() -> type:
             return list(self.vector_env.render() or [None] * self.num_envs)
 
         def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-            return [getattr(self.vector_env.unwrapped, attr_name) for _ in self._get_indices(indices)]
+            """An attribute of the vector environment, or of single worlds if it has none of that name."""
+            base = _require_babyai(self.vector_env)
+            if attr_name in vars(base):
+                return [getattr(base, attr_name) for _ in self._get_indices(indices)]
+            values = base.get_attr(attr_name)
+            return [values[i] for i in self._get_indices(indices)]
 
         def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-            raise NotImplementedError("all worlds share one environment, so single worlds have no attributes to set")
+            """Sets an attribute of single worlds, such as `agent_dir`."""
+            base = _require_babyai(self.vector_env)
+            for i in self._get_indices(indices):
+                setattr(base.world(i), attr_name, value)
 
         def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-            """Calls a method of the vector environment that takes a world's index, once for each world."""
-            method = getattr(self.vector_env.unwrapped, method_name)
-            return [method(i, *args, **kwargs) for i in self._get_indices(indices)]
+            """Calls a method of single worlds, or one of the vector environment that takes a world's index."""
+            base = _require_babyai(self.vector_env)
+            chosen = list(self._get_indices(indices))
+            if hasattr(base, method_name):
+                return [getattr(base, method_name)(i, *args, **kwargs) for i in chosen]
+            return [getattr(base.world(i), method_name)(*args, **kwargs) for i in chosen]
 
         def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-            # Infos already have what a Monitor would add.
-            return [wrapper_class is Monitor for _ in self._get_indices(indices)]
+            # With statistics, infos already have what a Monitor would add.
+            recorded = wrapper_class is Monitor and _require_babyai(self.vector_env).statistics
+            return [recorded for _ in self._get_indices(indices)]
 
     return StableBaselinesEnv

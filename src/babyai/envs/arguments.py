@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from babyai.envs.minigrid_arguments import apply_arguments
 from babyai.levels.catalog import Level, Rules, find_level
 
 
@@ -24,13 +27,20 @@ def check_options(options: Mapping[str, Any] | None, known: Iterable[str]) -> di
     return given
 
 
-def find_limited_level(level: str | Level, rules: Rules, max_steps: int | None) -> Level:
-    """The level, with `max_steps` as the time limit of every episode if it is not None, as in Minigrid."""
-    found = find_level(level, rules)
-    if max_steps is None:
-        return found
-    if isinstance(max_steps, bool) or not isinstance(max_steps, int):
-        raise TypeError(f"max_steps must be an integer, not {max_steps!r}")
-    if not 1 <= max_steps < 2**31:
-        raise ValueError(f"max_steps must be at least 1 and below 2**31, not {max_steps}")
-    return replace(found, max_steps=max_steps)
+def find_limited_level(
+    level: str | Level, rules: Rules, max_steps: int | None, arguments: Mapping[str, Any] | None = None
+) -> Level:
+    """The level with arguments of Minigrid's constructors, and with `max_steps` as its limit unless that is None."""
+    found = apply_arguments(find_level(level, rules), dict(arguments or {}), max_steps)
+    check_step_limit("max_steps", max_steps)
+    return found if max_steps is None else replace(found, max_steps=int(max_steps))
+
+
+def check_step_limit(name: str, limit: Any) -> None:
+    """Raises an error unless a limit is None or a number of steps that a world can count."""
+    if limit is None:
+        return
+    if isinstance(limit, bool) or not isinstance(limit, int | np.integer):
+        raise TypeError(f"{name} must be an integer, not {limit!r}")
+    if not 1 <= limit < 2**31:
+        raise ValueError(f"{name} must be at least 1 and below 2**31, not {limit}")

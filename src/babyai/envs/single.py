@@ -1,6 +1,7 @@
 """The single Gymnasium environment, with the observations, rewards and episode ends of Minigrid."""
 
 import base64
+import copy
 import html
 from collections.abc import Callable
 from operator import index
@@ -12,8 +13,9 @@ import numpy as np
 from babyai import engine_kernels
 from babyai.engine import Engine
 from babyai.envs.arguments import check_choice, check_options, find_limited_level
+from babyai.envs.generator import GeneratorLoan
 from babyai.envs.minigrid_names import MinigridNames
-from babyai.envs.spaces import TILE_PIXELS, Observation, action_space, single_space
+from babyai.envs.spaces import TILE_PIXELS, Observation, action_space, one_hot_views, single_space
 from babyai.levels.catalog import Level, Rules
 from babyai.levels.layout import parse_layout
 from babyai.render.blit import rgb_views
@@ -25,7 +27,7 @@ RENDER_MODES = ("rgb_array", "ansi")
 OPTIONS = ("mission", "layout")
 
 
-class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
+class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
     """An environment with one world. Create it with `gymnasium.make("babyai/GoToLocal-v0", ...)`.
 
     Args:
@@ -33,7 +35,8 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         rules: Rule set: "paper" (the world of the paper) or "minigrid" (identical to Minigrid 3.2.0).
         render_mode: None, "rgb_array" (an image of the whole world) or "ansi" (text with color codes).
         observation: Kind of `image`: "symbolic", the agent's view as (type, color, state), (7, 7, 3) uint8; "rgb", the
-            agent's view in pixels, (56, 56, 3) uint8; "full", the whole grid including the agent, (W, H, 3) uint8.
+            agent's view in pixels, (56, 56, 3) uint8; "one_hot", the agent's view as bits, (7, 7, 20) uint8; "full",
+            the whole grid including the agent, (W, H, 3) uint8; "full_rgb", the same in pixels, (8H, 8W, 3) uint8.
             "text" is "symbolic" plus an English description of the view under the key `text`.
         view_size: Side length of the agent's view: odd, 3 to 15.
         agent_view_size: Alias of `view_size`, as in Minigrid.
@@ -42,6 +45,8 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         tile_size: Side length of a cell in rendered images, in pixels.
         highlight: Whether rendered images highlight the cells in the agent's view.
         agent_pov: Whether rendered images show only the agent's view.
+        screen_size: Accepted as in Minigrid; the window of Gymnasium's "human" mode has the size of the images.
+        minigrid_arguments: Arguments of Minigrid's constructor of the level, such as `room_size` and `num_dists`.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012
@@ -60,17 +65,19 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         tile_size: int = 32,
         highlight: bool = True,
         agent_pov: bool = False,
+        screen_size: int | None = None,
+        **minigrid_arguments: Any,
     ) -> None:
-        self._arguments = {name: value for name, value in locals().items() if name != "self"}
         check_choice("render_mode", render_mode, (None, *RENDER_MODES))
         check_choice("observation", observation, get_args(Observation))
         view_size = view_size if agent_view_size is None else agent_view_size
-        limited = find_limited_level(level, rules, max_steps)
+        limited = find_limited_level(level, rules, max_steps, minigrid_arguments)
         self.engine = Engine(limited, rules=rules, view_size=view_size, done_actions=done_actions)
         self.render_mode = render_mode
         self.tile_size = tile_size
         self.highlight = highlight
         self.agent_pov = agent_pov
+        self.screen_size = screen_size
         self.action_space = action_space()
         self.observation_space = single_space(observation, view_size, (limited.width, limited.height))
         self.mission = ""
@@ -92,7 +99,9 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
             "symbolic": view.copy,
             "text": view.copy,
             "rgb": lambda: rgb_views(engine.images, TILE_PIXELS)[0],
+            "one_hot": lambda: one_hot_views(view),
             "full": lambda: full_view(engine.worlds[0]),
+            "full_rgb": lambda: self.get_frame(self.highlight, TILE_PIXELS),
         }
         self._make_image = makers[self._observation]
 
@@ -109,11 +118,18 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
                 text (see `babyai.levels.layout`), which requires a mission.
 
         Returns:
-            The observation and an empty info dict.
+            The observation, and an info dict in which `success` is False.
         """
         mission, layout = self._check_options(options)
-        self.engine.reset(None if seed is None else [seed])
-        super().reset(seed=None if seed is None else int(seed))
+        self._forget_objects()
+        if seed is None:
+            self._take_back_generator()
+            self.engine.reset()
+            self._renew_loan()
+        else:
+            self.engine.reset([seed])
+            self._np_random_seed = int(seed)
+            self._lent = None
         if layout is not None:
             self.engine.lay_out(0, layout, mission)
             if self._max_steps is not None:
@@ -124,26 +140,27 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
             # In Minigrid's Carrying levels the first symbolic view does not show the carried object; the pixels do.
             self.engine.observe(0)
         self.mission = detokenize(self.engine.missions[0])
-        return self._observe(), {}
+        return self._observe(), {"success": False}
 
     def step(self, action: int | np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Takes one action; returns observation, reward, terminated, truncated and info.
 
-        At the end of an episode, info has `success`.
+        Info has `success`: whether this step has fulfilled the mission.
         """
         try:
             self._action[0] = index(action)
         except (TypeError, OverflowError):
-            raise TypeError(f"an action must be an integer 0..6 (see babyai.Action), not {action!r}") from None
+            self._action[0] = _single_action(action)
         engine = self.engine
         if engine_kernels.step_batch(*self._step_arguments) != engine_kernels.OK:
             # The kernel has changed nothing, so the engine's own step raises the error that explains the problem.
             engine.step(self._action)
+        if self._tracked is not None:
+            self._tracked.follow()
         reward = engine.rewards.item()
         terminated = engine.terminated.item()
         truncated = engine.truncated.item()
-        info = {"success": reward > 0} if terminated or truncated else {}
-        return self._observe(), reward, terminated, truncated, info
+        return self._observe(), reward, terminated, truncated, {"success": reward > 0}
 
     def gen_obs(self) -> dict[str, Any]:
         """The observation of the current state."""
@@ -176,7 +193,7 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
             raise ValueError("the option 'layout' needs the option 'mission' too")
         drawn = parse_layout(layout)
         size = (self.level.width, self.level.height)
-        if self._observation == "full" and (drawn.width, drawn.height) != size:
+        if self._observation.startswith("full") and (drawn.width, drawn.height) != size:
             raise ValueError(
                 f"the layout has {drawn.width} x {drawn.height} cells, but full observations of this level have "
                 f"{size[0]} x {size[1]}; choose another observation, or a level of that size"
@@ -187,19 +204,30 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
 
     def snapshot(self) -> bytes:
         """The complete state of the world, including its random generator, for `restore`."""
+        self._take_back_generator()
         return self.engine.snapshot(0)
 
     def restore(self, snapshot: bytes) -> dict[str, Any]:
         """Restores the world from a snapshot; returns the observation."""
         self.engine.restore(0, snapshot)
+        self._forget_objects()
+        self._renew_loan()
         self.mission = detokenize(self.engine.missions[0])
         return self._observe()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copied or unpickled environment continues from the same state and shares nothing with the original."""
-        copied = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
-        state = {name: getattr(self, name) for name in copied}
-        return _unpickle, (type(self), self._arguments, None if self._not_reset else self.snapshot()), state
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what `_prepare_steps` builds and what is only lent."""
+        self._take_back_generator()
+        left_out = ("_action", "_step_arguments", "_make_image", "_lent", "_tracked")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare_steps()
+
+    def __copy__(self) -> "BabyAIEnv":
+        """A full copy: it continues from the same state and shares nothing with the original."""
+        return copy.deepcopy(self)
 
     def close(self) -> None:
         """Stops the engine's threads, if any."""
@@ -239,9 +267,8 @@ class BabyAIEnv(MinigridNames, gym.Env[dict[str, Any], int | np.int64]):
         )
 
 
-def _unpickle(cls: type[BabyAIEnv], arguments: dict[str, Any], snapshot: bytes | None) -> BabyAIEnv:
-    """A new environment with these arguments, restored from the snapshot."""
-    env = cls(**arguments)
-    if snapshot is not None:
-        env.restore(snapshot)
-    return env
+def _single_action(action: Any) -> int:
+    """The action in an array of one integer, as policies return it."""
+    if isinstance(action, np.ndarray) and action.size == 1 and action.dtype.kind in "iu":
+        return action.item()
+    raise TypeError(f"an action must be an integer 0..6 (see babyai.Action), not {action!r}")

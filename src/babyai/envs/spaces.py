@@ -1,17 +1,24 @@
 """Observation kinds, and the Gymnasium spaces of observations and actions."""
 
 import string
+import sys
 from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 
+from babyai.render.frame import draw_world
 from babyai.world.codes import (
     AFTER,
     AGENT_TYPE,
     ANY_NOUN,
+    COLORS,
+    DOOR_CLOSED,
+    DOOR_LOCKED,
+    DOOR_OPEN,
     IN_FRONT,
     MAX_WORDS,
+    MINIGRID_TYPES,
     NUM_ACTIONS,
     PURPLE,
     PUT_NEXT,
@@ -22,10 +29,13 @@ from babyai.world.codes import (
 from babyai.world.language import Clause, Descriptor, Mission, MissionError, parse_mission, random_mission
 from babyai.world.state import MAX_SIZE, ORIGIN, STRIDE
 
-Observation = Literal["symbolic", "rgb", "full", "text"]
+Observation = Literal["symbolic", "rgb", "one_hot", "full", "full_rgb", "text"]
+Missions = Literal["tokens", "text"]
 # Side length in pixels of a cell in RGB observations, as in Minigrid's wrapper.
 TILE_PIXELS = 8
 NUM_HEADINGS = 4
+# Rows of the identity: one bit for each type, color and state, as in Minigrid's OneHotPartialObsWrapper.
+ONE_HOT = np.eye(len(MINIGRID_TYPES) + len(COLORS) + len((DOOR_OPEN, DOOR_CLOSED, DOOR_LOCKED)), dtype=np.uint8)
 # Upper bound on the length of a sentence about one cell of the view.
 CHARACTERS_PER_CELL = 72
 
@@ -44,6 +54,16 @@ class MissionSpace(spaces.Text):
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(len(_longest_mission()), charset=string.ascii_lowercase + " ,", seed=seed)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """None: a sentence has no shape. Stable-Baselines3, which needs one, is told about the adapter."""
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("stable_baselines3"):
+            raise TypeError(
+                "Stable-Baselines3 cannot read missions as text. Use the vector environment, whose missions are token "
+                "ids: babyai.envs.stable_baselines_env(gym.make_vec('babyai/GoToLocal-v0', num_envs=8))"
+            )
+        return self._shape
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
         """A random sentence, drawn from the grammar."""
@@ -72,8 +92,14 @@ def action_space() -> spaces.Discrete:
 
 def image_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Box:
     """The space of one image; `size` is the (width, height) of the grid."""
-    shape = {"full": size, "rgb": (view_size * TILE_PIXELS,) * 2}.get(observation, (view_size, view_size))
-    return spaces.Box(0, 255, (*shape, 3), np.uint8)
+    width, height = size
+    shapes = {
+        "rgb": (view_size * TILE_PIXELS, view_size * TILE_PIXELS, 3),
+        "one_hot": (view_size, view_size, ONE_HOT.shape[1]),
+        "full": (width, height, 3),
+        "full_rgb": (height * TILE_PIXELS, width * TILE_PIXELS, 3),
+    }
+    return spaces.Box(0, 255, shapes.get(observation, (view_size, view_size, 3)), np.uint8)
 
 
 def single_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Dict:
@@ -89,15 +115,34 @@ def single_space(observation: Observation, view_size: int, size: tuple[int, int]
     return spaces.Dict(parts)
 
 
-def token_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Dict:
-    """The observation space of one world of a vector environment; missions are token ids, (72,) uint8."""
+def world_space(
+    observation: Observation, view_size: int, size: tuple[int, int], missions: Missions = "tokens"
+) -> spaces.Dict:
+    """The observation space of one world of a vector environment; missions are token ids, (72,) uint8, or text."""
+    tokens = spaces.Box(0, len(VOCABULARY) - 1, (MAX_WORDS,), np.uint8)
     return spaces.Dict(
         {
             "image": image_space(observation, view_size, size),
             "direction": spaces.Discrete(NUM_HEADINGS),
-            "mission": spaces.Box(0, len(VOCABULARY) - 1, (MAX_WORDS,), np.uint8),
+            "mission": tokens if missions == "tokens" else MissionSpace(),
         }
     )
+
+
+def one_hot_views(images: np.ndarray) -> np.ndarray:
+    """Symbolic views, (..., 3) uint8, as bits: 11 for the type, 6 for the color, 3 for the state: (..., 20) uint8."""
+    kinds, colors, states = np.moveaxis(images, -1, 0)
+    return ONE_HOT[kinds] | ONE_HOT[len(MINIGRID_TYPES) + colors] | ONE_HOT[len(MINIGRID_TYPES) + len(COLORS) + states]
+
+
+def full_rgb_views(worlds: np.ndarray, views: np.ndarray) -> np.ndarray:
+    """RGB images of whole grids with the agents' views highlighted, (N, 8H, 8W, 3) uint8.
+
+    Args:
+        worlds: (N,) records, all of the same size.
+        views: (N, n, n, 3) uint8, the agents' symbolic views.
+    """
+    return np.stack([draw_world(world, TILE_PIXELS, view) for world, view in zip(worlds, views, strict=True)])
 
 
 def full_views(worlds: np.ndarray, size: tuple[int, int]) -> np.ndarray:

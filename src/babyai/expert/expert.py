@@ -37,10 +37,14 @@ class ExpertBatch:
         self.style = style
         self.experts = make_experts(engine.num_worlds)
         self.advice = np.full(engine.num_worlds, int(Action.done), dtype=np.int64)
-        self._records = for_kernels(self.experts, EXPERT)
-        self._searches = [for_kernels(make_search(), SEARCH) for _ in engine.shards]
-        self._starts = [for_kernels(make_worlds(1), WORLD) for _ in engine.shards]
+        self._prepare_kernels()
         self.reset()
+
+    def _prepare_kernels(self) -> None:
+        """Builds the views and the scratch memory that the kernels are passed."""
+        self._records = for_kernels(self.experts, EXPERT)
+        self._searches = [for_kernels(make_search(), SEARCH) for _ in self.engine.shards]
+        self._starts = [for_kernels(make_worlds(1), WORLD) for _ in self.engine.shards]
 
     def reset(self, chosen: np.ndarray | None = None) -> None:
         """Resets the experts of worlds whose episode has just started.
@@ -62,6 +66,7 @@ class ExpertBatch:
         Returns:
             (N,) int64, a copy.
         """
+        self._require_episodes()
         actions = self.advice.copy() if taken is None else self._check_shape(taken, np.int64)
         actions[self.advice == advise.NO_ACTION] = advise.NO_ACTION
         self.engine.run_shards(
@@ -84,11 +89,9 @@ class ExpertBatch:
         Raises:
             RuntimeError: A world has not been reset yet.
         """
+        self._require_episodes()
         count = self.engine.num_worlds
         worlds = self.engine.worlds
-        if (worlds.status == NOT_RESET).any():
-            index = int(np.argmax(worlds.status == NOT_RESET))
-            raise RuntimeError(f"world {index} has not been reset yet: call reset() before demonstrate()")
         # An episode that is running takes at least one step, even if its time limit was lowered meanwhile.
         steps_left = np.maximum(worlds.max_steps - worlds.step_count, 1)
         actions = np.zeros((count, int(steps_left.max())), dtype=np.uint8)
@@ -119,6 +122,23 @@ class ExpertBatch:
         if array.shape != (self.engine.num_worlds,):
             raise ValueError(f"expected one element per world, shape ({self.engine.num_worlds},), not {array.shape}")
         return array
+
+    def _require_episodes(self) -> None:
+        """Raises a RuntimeError if a world has not been reset yet: it has no mission to advise on."""
+        not_reset = self.engine.worlds.status == NOT_RESET
+        if not_reset.any():
+            raise RuntimeError(
+                f"world {not_reset.argmax()} has not been reset yet: call reset() before asking the expert"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what `_prepare_kernels` builds: a copy needs views of its own records."""
+        rebuilt = ("_records", "_searches", "_starts")
+        return {name: value for name, value in vars(self).items() if name not in rebuilt}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare_kernels()
 
     def failure(self, index: int = 0) -> str:
         """Returns why there is no advice for a world."""
