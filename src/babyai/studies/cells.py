@@ -80,7 +80,7 @@ class Cell:
     def name(self) -> str:
         """Identifies what is run: cells with the same name have the same runs."""
         rate = dict(self.settings).get("learning_rate")
-        parts = (
+        parts: tuple[Any, ...] = (
             *(self.kind, self.level, self.demos and short_count(self.demos), self.architecture.rpartition(":")[2]),
             *("big" if self.size == "big" else "", rate and f"lr{rate:g}", self.variant, "quick" if self.quick else ""),
         )

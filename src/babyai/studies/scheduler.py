@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,7 @@ def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda
         finally:
             scheduler.close()
     summary.seconds = time.time() - started
-    speed = {"at_once": machine.at_once, "gpu": machine.gpu, "frames": summary.frames, "seconds": summary.seconds}
-    summary.dropped = state.pack(speed | {"measured": summary.measured} if summary.frames else None)
+    summary.dropped = state.pack(_describe_slice(summary, machine, todo) if summary.frames else None)
     for key in summary.dropped:
         tell(f"{key}: does not fit into the state, and starts again elsewhere; it stays in {state.runs / key}")
     return summary
@@ -127,6 +127,20 @@ def find_machine(plan: Plan, alone: bool) -> Machine:
 
 def _describe(machine: Machine) -> str:
     return f"{machine.gpu or 'the CPU'}, {machine.cores} cores"
+
+
+def _describe_slice(summary: Summary, machine: Machine, runs: Sequence[Run]) -> dict[str, Any]:
+    """What running several at once brought, as JSON."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kinds": sorted({f"{run.cell.kind}{' big' if run.cell.size == 'big' else ''}" for run in runs}),
+        "gpu": machine.gpu,
+        "cores": machine.cores,
+        "at_once": machine.at_once,
+        "measured": summary.measured,
+        "frames": summary.frames,
+        "seconds": summary.seconds,
+    }
 
 
 class _Worker:

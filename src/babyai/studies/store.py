@@ -16,7 +16,7 @@ import os
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from babyai.studies.measure import VERSION
 
 ROWS = "rows.jsonl"
 INDEX = "state.json"
+SLICES = "slices.json"
 PART = "unfinished-{}-{}.part"
 MAX_FILES = 8
 PART_BYTES = 10 * 2**20
@@ -128,7 +129,23 @@ def append_rows(path: Path, rows: Iterable[Row]) -> None:
         os.fsync(file.fileno())
 
 
-def collect_rows(states: Iterable[Path], results: Path) -> tuple[int, list[str]]:
+def read_slices(results: Path) -> list[dict[str, Any]]:
+    """How fast slices of studies were: runs at once, frames per second in total."""
+    path = results / SLICES
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def _collect_slices(states: Iterable[Path], results: Path) -> None:
+    slices = read_slices(results)
+    for state in states:
+        index = json.loads((state / INDEX).read_text()) if (state / INDEX).exists() else {}
+        slices += [each for each in index.get("slices", []) if each not in slices]
+    if slices:
+        with atomic_file(results / SLICES) as temporary:
+            temporary.write_text(json.dumps(slices, indent=1) + "\n")
+
+
+def collect_rows(states: Sequence[Path], results: Path) -> tuple[int, list[str]]:
     """Appends the rows of states to results/<kind>.jsonl; those that are there already are left out.
 
     Returns:
@@ -148,6 +165,7 @@ def collect_rows(states: Iterable[Path], results: Path) -> tuple[int, list[str]]
                 new.setdefault(row["kind"], []).append(row)
     for kind, rows in new.items():
         append_rows(results / f"{kind}.jsonl", rows)
+    _collect_slices(states, results)
     return sum(map(len, new.values())), problems
 
 
