@@ -24,6 +24,9 @@ MIN_POINTS = 5
 NEARLY = 0.95
 GRID_STEP = 0.02
 NOISE_BOUNDS = (1e-10, 10.0)
+# Smooth over at least a doubling of demonstrations. Without this bound, runs of few different numbers of demonstrations
+# can be explained as well by a function that jumps between them.
+LENGTH_SCALE_BOUNDS = (1.0, 1e5)
 # Paths drawn from the posterior, instead of the authors' integrals over it.
 PATHS = 20_000
 CREDIBLE = (0.01, 0.99)
@@ -102,9 +105,10 @@ def fit_posterior(x: np.ndarray, y: np.ndarray, grid: np.ndarray) -> tuple[np.nd
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-    kernel: Any = ConstantKernel() * RBF() + WhiteKernel(noise_level_bounds=NOISE_BOUNDS)
+    smooth = ConstantKernel() * RBF(length_scale_bounds=LENGTH_SCALE_BOUNDS)
+    kernel: Any = smooth + WhiteKernel(noise_level_bounds=NOISE_BOUNDS)
     # Several runs of the same number of demonstrations need a little on the diagonal even without noise.
-    process = GaussianProcessRegressor(kernel, alpha=1e-10, n_restarts_optimizer=4, random_state=0)
+    process = GaussianProcessRegressor(kernel, alpha=1e-10, n_restarts_optimizer=2, random_state=0)
     with warnings.catch_warnings():
         # A hyperparameter at its bound, such as no noise at all, is an answer, too.
         warnings.simplefilter("ignore", ConvergenceWarning)

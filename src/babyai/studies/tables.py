@@ -248,9 +248,9 @@ def _notes(study: Study) -> list[str]:
     return {
         "%": [
             f"Ours is the best mean of {WINDOW} consecutive validations; the paper's window is 100 (10 on "
-            "GoToRedBallGrey), which needs far longer runs. That figure is selected by validation, so the test success of "
-            "the best checkpoint, on missions with seeds from 2·10⁹ on, is next to it, and 99 % counts as reached (bold) "
-            "only if both means reach it.",
+            "GoToRedBallGrey), which needs far longer runs. That figure is selected by validation, so the test success "
+            "of the best checkpoint, on missions with seeds from 2·10⁹ on, is next to it, and 99 % counts as reached "
+            "(bold) only if both means reach it.",
             shading if study.name != "baseline" else "The paper has one run per level, so nothing can be tested.",
         ],
         "thousand episodes": [
@@ -263,8 +263,9 @@ def _notes(study: Study) -> list[str]:
             "without validation, median of three rounds."
         ],
         "steps": [
-            "Mean ± standard deviation of the number of steps of the expert's demonstrations. The paper does not say how "
-            "many demonstrations its figures include; Welch's test assumes 512, the size of a validation set. *Agrees*: "
-            f"p is at least {LEVEL}. [The expert](expert.md#success-and-episode-length) discusses the differences."
+            "Mean ± standard deviation of the number of steps of the expert's demonstrations. The paper does not say "
+            "how many demonstrations its figures include; Welch's test assumes 512, the size of a validation set. "
+            f"*Agrees*: p is at least {LEVEL}. [The expert](expert.md#success-and-episode-length) discusses the "
+            "differences."
         ],
     }[study.unit]
