@@ -151,6 +151,6 @@ def test_study_sliced_into_ten_has_the_same_rows(undisturbed: Path, tmp_path: Pa
         state = tmp_path / str(number) / "state"
         if number:
             shutil.copytree(tmp_path / str(number - 1) / "state", state)
-        run_tiny(state, minutes=0.12)
+        run_tiny(state, minutes=0.25)
     assert run_tiny(state).left == 0
     assert stable_rows(state) == stable_rows(undisturbed)

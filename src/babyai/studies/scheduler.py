@@ -305,7 +305,9 @@ class _Scheduler:
         worker.finishes = NEVER
 
     def add(self, run: Run, result: dict[str, Any], origin: dict[str, Any]) -> None:
-        row = make_row(run, result, origin, self.machine.at_once)
+        # Where the state lies on this machine is of no interest to anybody else.
+        command = origin["command"].replace(str(self.state.work), "WORK").replace(str(self.state.folder), "STATE")
+        row = make_row(run, result, origin | {"command": command}, self.machine.at_once)
         self.state.add(row, run)
         self.rows.append(row)
         self.summary.measured += 1
