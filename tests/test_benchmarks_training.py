@@ -1,8 +1,7 @@
-"""Benchmarks of training: the CPU peer is the same model and learns, all time is accounted for, reports are current."""
+"""Benchmarks of training: the CPU peer is the same model and learns, all time is accounted for."""
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from babyai.agents.config import AgentConfig
 from babyai.agents.film_lstm.model import FilmLSTM
 from babyai.training.imitation import ImitationLearner
 from babyai.training.options import PPOHyperparameters
-from benchmarks import kernels, learning, learning_report, training, training_cpu
+from benchmarks import kernels, training, training_cpu
 from benchmarks.eager_ppo import EagerPPO, PlainNetwork, to_tensors
 
 TINY = PPOHyperparameters(worlds=4, steps=4, recurrence=2, epochs=1)
@@ -146,46 +145,7 @@ def test_kernels_are_summed_by_purpose() -> None:
     assert list(kernels.summarize(times)) == list(expected)
 
 
-# ------------------------------------------------------------ learning and its report
-
-
-def test_command_of_a_cell_trains_the_same() -> None:
-    from babyai.training.options import DaggerOptions
-
-    options = DaggerOptions(levels="GoTo", endless=True, cuda_graphs=False, settings=("word_dim=64", "direction=true"))
-    command = learning.command_of("dagger", options)
-    assert command == (
-        "babyai train dagger --levels GoTo --settings word_dim=64 direction=true --no-cuda-graphs --endless"
-    )
-
-
-def run_of(cell: str, whole: bool, rows: int, name: str) -> dict[str, Any]:
-    return {"cell": cell, "whole": whole, "rows": [{}] * rows, "name": name}
-
-
-def test_newest_complete_run_of_a_cell_counts() -> None:
-    runs = [
-        *(run_of("a", True, 5, "complete"), run_of("a", True, 4, "newer"), run_of("a", False, 9, "cut short")),
-        *(run_of("b", False, 3, "longest"), run_of("b", False, 2, "shorter")),
-    ]
-    chosen = learning_report.choose_runs(runs)
-    assert {cell: run["name"] for cell, run in chosen.items()} == {"a": "newer", "b": "longest"}
-
-
-def test_all_seeds_of_a_cell_are_found() -> None:
-    names = ["ppo-GoTo-10", "ppo-GoTo-2", "ppo-GoTo-float32-1", "ppo-GoTo-2-at-3.8M", "ppo-GoToLocal-1"]
-    cells = {name: {"cell": name} for name in names}
-    assert {seed: run["cell"] for seed, run in learning_report.find_seeds(cells, "ppo-GoTo").items()} == {
-        2: "ppo-GoTo-2",
-        10: "ppo-GoTo-10",
-    }
-    assert list(learning_report.find_seeds({"imitation-GoTo-5k": {}}, "imitation-GoTo-5k")) == [0]
-
-
-def test_results_page_is_current() -> None:
-    assert learning_report.PAGE.read_text(encoding="utf-8") == learning_report.make_page(), (
-        "docs/results.md is out of date: run python -m benchmarks.learning_report"
-    )
+# ------------------------------------------------------------ stored measurements
 
 
 def test_new_measurement_is_appended(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_help_lists_all_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         run(monkeypatch, "--help")
     assert stopped.value.code == 0
     output = capsys.readouterr().out
-    for command in ("levels", "show", "quickstart", "evaluate", "resume", "demos", "train"):
+    for command in ("levels", "show", "quickstart", "evaluate", "resume", "demos", "train", "study"):
         assert command in output
 
 

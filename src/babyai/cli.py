@@ -11,6 +11,7 @@ import tyro
 from babyai.console import printable
 from babyai.demos import commands as demos
 from babyai.evaluation.commands import evaluate
+from babyai.studies import commands as studies
 from babyai.training import commands as training
 
 
@@ -103,6 +104,7 @@ def main() -> None:
     app.command(name="compile")(compile_kernels)
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
     app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
+    app.command(studies.make_app(), name="study", help="Measure the paper's tables, and report them.")
     try:
         app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld. Also: --version.")
     except BrokenPipeError:

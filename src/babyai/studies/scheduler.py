@@ -1,0 +1,406 @@
+"""Runs a study: several runs at once, one process each, until all are measured or the time is over.
+
+Processes are kept for the next run, because importing, compiling and capturing take longer than many runs. A process
+that fails or is killed is replaced, and its run tried once more.
+"""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from babyai.studies.cells import Run
+from babyai.studies.costs import NEXT_STARTUP_SECONDS, STARTUP_SECONDS, Machine, estimate_seconds
+from babyai.studies.measure import OutOfTime, collect_demos, measure
+from babyai.studies.store import Row, State, make_row, read_rows, seconds_trained
+from babyai.training.interrupts import catch_interrupts
+
+ON_GPU = 10
+# Of the time: how much is kept for stopping runs and packing them, at most.
+RESERVE_SECONDS = 30.0
+RESERVE_PART = 0.2
+# Bytes of an unfinished run in a state.
+RUN_BYTES = {"small": 19 * 2**20, "big": 320 * 2**20}
+ATTEMPTS = 2
+END_SECONDS = 3.0
+POLL_SECONDS = 0.5
+NEVER = float("inf")
+
+logger = logging.getLogger(__name__)
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run a study."""
+
+    device: str = "auto"
+    at_once: int | None = None
+    """Runs in parallel; default: 10 on a GPU, otherwise one per core."""
+    minutes: float | None = None
+    """Time limit; default: none."""
+    results: Path | None = None
+    """Folder with rows that need not be measured again."""
+
+
+@dataclass
+class Summary:
+    """How a slice of a study went."""
+
+    measured: int = 0
+    """Runs measured in this slice."""
+    before: int = 0
+    """Runs that had been measured before."""
+    total: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why runs failed, by key."""
+    dropped: list[str] = field(default_factory=list)
+    """Unfinished runs that did not fit into the state."""
+    frames: float = 0.0
+    """Frames trained on in this slice, over all runs."""
+    seconds: float = 0.0
+
+    @property
+    def left(self) -> int:
+        """Runs that are still to be measured."""
+        return self.total - self.before - self.measured
+
+
+def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda line: None) -> Summary:
+    """Measures runs until all are measured, the time is over, or Ctrl-C or SIGTERM arrive; then packs the state.
+
+    Args:
+        runs: Runs, in the order in which to start them.
+        state: Where rows are added, and unfinished runs come from and go to.
+        plan: How to run.
+        tell: Called with lines about what happens.
+    """
+    from babyai.training.parallel import mps_daemon
+
+    started = time.time()
+    known = read_rows(*([plan.results] if plan.results else [])).keys() | state.rows().keys()
+    runs = list({run.key: run for run in runs}.values())
+    todo = [run for run in runs if (run.cell.name, run.seed) not in known]
+    summary = Summary(before=len(runs) - len(todo), total=len(runs))
+    state.unpack()
+    # The most advanced runs first: they free their place soonest.
+    todo.sort(key=lambda run: -seconds_trained(state.runs / run.key))
+    alone = any(run.cell.kind in ("speed", "demo-lengths") for run in todo)
+    machine = find_machine(plan, alone)
+    tell(f"{summary.before} of {summary.total} runs are measured; {machine.at_once} at once on {_describe(machine)}")
+    with mps_daemon(plan.device if machine.at_once > 1 else "cpu"), catch_interrupts() as interrupted:
+        scheduler = _Scheduler(state, plan, machine, summary, tell, started, interrupted)
+        try:
+            scheduler.run(todo)
+        finally:
+            scheduler.close()
+    summary.seconds = time.time() - started
+    summary.dropped = state.pack(_describe_slice(summary, machine, todo) if summary.frames else None)
+    for key in summary.dropped:
+        tell(f"{key}: does not fit into the state, and starts again elsewhere; it stays in {state.runs / key}")
+    return summary
+
+
+def find_machine(plan: Plan, alone: bool) -> Machine:
+    """This machine, and how many runs share it."""
+    from babyai.agents.device import find_device
+
+    device = find_device(plan.device)
+    gpu = None
+    if device.type == "cuda":
+        import torch
+
+        gpu = torch.cuda.get_device_name(device)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Machine(gpu, cores, 1 if alone else plan.at_once or (ON_GPU if gpu else cores))
+
+
+def _describe(machine: Machine) -> str:
+    return f"{machine.gpu or 'the CPU'}, {machine.cores} cores"
+
+
+def _describe_slice(summary: Summary, machine: Machine, runs: Sequence[Run]) -> dict[str, Any]:
+    """What running several at once brought, as JSON."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kinds": sorted({f"{run.cell.kind}{' big' if run.cell.size == 'big' else ''}" for run in runs}),
+        "gpu": machine.gpu,
+        "cores": machine.cores,
+        "at_once": machine.at_once,
+        "measured": summary.measured,
+        "frames": summary.frames,
+        "seconds": summary.seconds,
+    }
+
+
+class _Worker:
+    """A process that measures one run after the other."""
+
+    def __init__(self, device: str, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, device, threads))
+        self.process.start()
+        theirs.close()
+        self.run: Run | None = None
+        self.finishes = NEVER
+        self.frames: tuple[float, float] | None = None
+
+    def start(self, run: Run, folder: Path, deadline: float, finishes: float) -> None:
+        self.run = run
+        self.finishes = finishes
+        self.frames = None
+        self.connection.send((run, folder, deadline))
+
+    def count_frames(self, frames: float) -> None:
+        """Notes the first and the last number of frames that the run reported."""
+        self.frames = (self.frames[0] if self.frames else frames, frames)
+
+    def ask_to_end(self) -> None:
+        """Lets an idle process end."""
+        with contextlib.suppress(OSError, ValueError):
+            self.connection.send(None)
+
+    def end(self, limit: float) -> None:
+        """Waits for the process to end, and ends it by force at `limit`."""
+        self.process.join(max(0.0, limit - time.time()))
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.connection.close()
+
+
+class _Scheduler:
+    """The processes, and what they are doing."""
+
+    def __init__(
+        self,
+        state: State,
+        plan: Plan,
+        machine: Machine,
+        summary: Summary,
+        tell: Tell,
+        started: float,
+        interrupted: threading.Event,
+    ) -> None:
+        self.state = state
+        self.plan = plan
+        self.machine = machine
+        self.summary = summary
+        self.tell = tell
+        self.interrupted = interrupted
+        seconds = NEVER if plan.minutes is None else 60 * plan.minutes
+        self.end = started + seconds
+        self.deadline = self.end - min(RESERVE_SECONDS, RESERVE_PART * seconds) if plan.minutes else NEVER
+        self.workers: list[_Worker] = []
+        self.attempts: dict[str, int] = {}
+        self.rows = read_rows(*([plan.results] if plan.results else [])).rows
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self, todo: list[Run]) -> None:
+        waiting = list(todo)
+        while not self.is_over() and (waiting or self.busy()):
+            self.start_runs(waiting)
+            if waiting and not self.busy() and not self.is_over():
+                self.tell(f"{len(waiting)} runs are left; none can be finished, or kept unfinished, in the time left")
+                break
+            waiting += self.receive()
+        self.stop_runs()
+
+    def busy(self) -> list[_Worker]:
+        return [worker for worker in self.workers if worker.run is not None]
+
+    def is_over(self) -> bool:
+        return self.interrupted.is_set() or time.time() > self.deadline
+
+    def start_runs(self, waiting: list[Run]) -> None:
+        """Starts runs while there are free places, except those that could be neither finished nor kept."""
+        for run in list(waiting):
+            if len(self.busy()) >= self.machine.at_once or self.is_over():
+                return
+            worker = next((worker for worker in self.workers if worker.run is None), None)
+            startup = NEXT_STARTUP_SECONDS if worker else STARTUP_SECONDS
+            seconds = estimate_seconds(run.cell, self.machine, self.rows, startup)
+            trained = seconds_trained(self.state.runs / run.key)
+            finishes = time.time() + max(0.1 * seconds, seconds - max(0.0, trained))
+            if finishes > self.deadline and not self.has_room(run):
+                continue
+            waiting.remove(run)
+            try:
+                self.prepare(run)
+            except OutOfTime:
+                return
+            worker = worker or self.new_worker(run)
+            worker.start(run, self.state.runs / run.key, self.deadline, finishes)
+
+    def has_room(self, run: Run) -> bool:
+        """Whether the state can hold one more unfinished run."""
+        unfinished = [worker.run for worker in self.busy() if worker.run and worker.finishes > self.deadline]
+        return sum(RUN_BYTES[each.cell.size] for each in (*unfinished, run)) <= self.state.budget
+
+    def prepare(self, run: Run) -> None:
+        """Puts the demonstrations of a run into its folder; they are collected once for all seeds and architectures."""
+        cell = run.cell
+        folder = self.state.runs / run.key
+        folder.mkdir(parents=True, exist_ok=True)
+        if cell.kind != "imitation" or cell.demos is None or (folder / "demos.parquet").exists():
+            return
+        shared = self.state.work / "demos" / f"{cell.level}-{cell.demos}.parquet"
+        collect_demos(cell, shared, self.deadline, lambda done, frames: None)
+        try:
+            os.link(shared, folder / "demos.parquet")
+        except OSError:
+            shutil.copyfile(shared, folder / "demos.parquet")
+
+    def new_worker(self, run: Run) -> _Worker:
+        # Training has one thread on the CPU, so that results do not depend on how many run at once.
+        threads = self.machine.cores if run.cell.kind == "speed" else 1
+        self.workers.append(_Worker(self.plan.device, threads))
+        return self.workers[-1]
+
+    def receive(self) -> list[Run]:
+        """Handles what processes have sent; returns runs to try again."""
+        again = []
+        for connection in wait([worker.connection for worker in self.busy()], POLL_SECONDS):
+            worker = next(worker for worker in self.workers if worker.connection is connection)
+            run = worker.run
+            assert run is not None
+            what, content = self.receive_from(worker)
+            if what == "progress":
+                worker.count_frames(content)
+                continue
+            self.finish(worker)
+            if what == "row":
+                self.add(run, *content)
+            elif what == "failed":
+                self.workers.remove(worker)
+                worker.ask_to_end()
+                worker.end(time.time() + END_SECONDS)
+                again += self.fail(run, content)
+        return again
+
+    def receive_from(self, worker: _Worker) -> tuple[str, Any]:
+        try:
+            return worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join(END_SECONDS)
+            return "failed", f"its process ended with exit code {worker.process.exitcode}"
+
+    def finish(self, worker: _Worker) -> None:
+        """Frees a process."""
+        if worker.frames:
+            self.summary.frames += worker.frames[1] - worker.frames[0]
+        worker.run = None
+        worker.finishes = NEVER
+
+    def add(self, run: Run, result: dict[str, Any], origin: dict[str, Any]) -> None:
+        # Where the state lies on this machine is of no interest to anybody else.
+        command = origin["command"].replace(str(self.state.work), "WORK").replace(str(self.state.folder), "STATE")
+        row = make_row(run, result, origin | {"command": command}, self.machine.at_once)
+        self.state.add(row, run)
+        self.rows.append(row)
+        self.summary.measured += 1
+        done = self.summary.before + self.summary.measured
+        self.tell(f"{done} of {self.summary.total}: {describe_row(row)}")
+
+    def fail(self, run: Run, reason: str) -> list[Run]:
+        self.attempts[run.key] = self.attempts.get(run.key, 0) + 1
+        if self.attempts[run.key] < ATTEMPTS:
+            self.tell(f"{run.key}: failed, trying once more: {reason}")
+            return [run]
+        self.tell(f"{run.key}: failed: {reason}")
+        self.summary.failed[run.key] = reason
+        return []
+
+    # ------------------------------------------------------------ the end
+
+    def stop_runs(self) -> None:
+        """Waits until all runs have saved, and ends those that take too long; their last checkpoint counts."""
+        limit = time.time() + RESERVE_SECONDS
+        if self.plan.minutes is not None:
+            limit = min(limit, self.end - 0.4 * (self.end - self.deadline))
+        if self.interrupted.is_set():
+            for worker in self.busy():
+                worker.process.terminate()
+        while self.busy() and time.time() < limit:
+            self.receive()
+        for worker in self.busy():
+            self.tell(f"{worker.run.key if worker.run else ''}: did not stop in time; its last checkpoint is kept")
+            self.finish(worker)
+            worker.process.kill()
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.ask_to_end()
+        limit = time.time() + END_SECONDS
+        if self.plan.minutes is not None:
+            limit = min(limit, self.end - 0.3 * (self.end - self.deadline))
+        for worker in self.workers:
+            worker.end(limit)
+
+
+def describe_row(row: Row) -> str:
+    """One line about a measured run."""
+    figures = ", ".join(
+        f"{name} {value:,.4g}" for name, value in row["figures"].items() if isinstance(value, int | float)
+    )
+    tests = {which: round(100 * test["success_rate"], 1) for which, test in row.get("test", {}).items()}
+    return f"{row['cell']} seed {row['seed']}: {figures}{f', test {tests}' if tests else ''}, {row['seconds']:.0f} s"
+
+
+# ------------------------------------------------------------ inside a process
+
+
+def _work(connection: Connection, device: str, threads: int) -> None:
+    """The body of a process: measures the runs that it is sent."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    # Ctrl-C reaches all processes of a terminal; while a run is training, it saves and stops.
+    with contextlib.suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
+        import torch
+
+        torch.set_num_threads(threads)
+        while (task := connection.recv()) is not None:
+            connection.send(_measure(connection, device, *task))
+
+
+def _exit_with_parent() -> None:
+    """Ends this process when its parent has died, so that it does not go on writing to the run's folder."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _measure(connection: Connection, device: str, run: Run, folder: Path, deadline: float) -> tuple[str, Any]:
+    from babyai.training.provenance import describe_provenance
+
+    try:
+        result = measure(run, folder, device, deadline, lambda done, frames: connection.send(("progress", frames)))
+        return ("unfinished", None) if result is None else ("row", (result, describe_provenance()))
+    except Exception as error:
+        logger.exception("%s failed", run.key)
+        return "failed", f"{type(error).__name__}: {error}"
+    finally:
+        _free_memory()
+
+
+def _free_memory() -> None:
+    """Returns the memory of a run to the device, before the next one begins."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

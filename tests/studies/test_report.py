@@ -1,0 +1,156 @@
+"""The report: current, complete, honest about what is not measured, and quick."""
+
+import re
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from babyai import cli
+from babyai.studies import html, latex, markdown
+from babyai.studies.cells import CELLS, STUDIES
+from babyai.studies.costs import Machine, estimate_seconds, paper_costs
+from babyai.studies.report import Report, make_report
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "studies"
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return make_report(RESULTS)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["babyai", "study", *words])
+    cli.main()
+
+
+def test_stored_rows_are_all_readable(report: Report) -> None:
+    assert report.problems == []
+
+
+def test_results_page_is_current(report: Report) -> None:
+    page = markdown.make_page(report, ROOT / "results" / "training.json")
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == page, (
+        "docs/results.md is out of date: run babyai study report --markdown docs/results.md"
+    )
+
+
+def test_cells_that_are_not_measured_are_shown_as_such(tmp_path: Path) -> None:
+    empty = make_report(tmp_path)
+    assert all(grid.measured == 0 and not grid.details for grid in empty.grids)
+    page = markdown.make_page(empty)
+    cells = sum(len(study.cells) for study in STUDIES.values() if study.table and study.name != "speed") + 5
+    assert page.count("not measured") >= cells and "99.7 ± 0.1" in page
+    assert latex.make_page(empty).count("not measured") == cells
+    assert html.make_page(empty).count("class='ours missing'") == cells
+
+
+def test_thresholds_count_only_with_the_test_figure(report: Report) -> None:
+    (grid,) = (grid for grid in report.grids if grid.study.name == "imitation")
+    (line,) = (line for line in grid.details if line[0] == "GoToRedBall, 10k, bow_endpool_res")
+    values = dict(zip(grid.detail_headings, line, strict=True))
+    if values["runs"] == "1":
+        assert (values["ours"], values["test"], values["99 % in validation and test"]) == ("99.7", "98.8", "no")
+    solved = {row: cell.solved for row, cells in grid.rows for cell in cells[2:]}
+    assert solved["GoToRedBallGrey, 5k"] and not solved["PutNextLocal, 5k"]
+
+
+class Tags(HTMLParser):
+    """Collects what a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_html_is_complete_in_itself_and_has_a_curve_for_each_run(report: Report) -> None:
+    page = html.make_page(report)
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.links and not {"script", "link", "img"} & set(tags.names) and "url(" not in page
+    curves = sum(len(chart.curves) for chart in report.charts)
+    assert tags.names.count("polyline") == curves > 20
+    points = re.findall(r"points='([^']*)'", page)
+    assert all(0 <= float(y) <= html.HEIGHT for line in points for y in re.findall(r",([\d.-]+)", line))
+
+
+def test_latex_is_balanced_and_escaped(report: Report) -> None:
+    text = latex.make_page(report)
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == len(report.grids)
+    assert text.count("{") == text.count("}")
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("%") and r"\label" not in line)
+    assert not re.search(r"(?<!\\)[_#]", body) and "±" not in body
+    assert r"\cellcolor{cyan}" in text and r"\cellcolor{yellow}" in text
+
+
+def test_commands_show_and_write(monkeypatch, capsys, tmp_path: Path) -> None:
+    run(monkeypatch, "status", "--results", str(RESULTS))
+    assert re.fullmatch(r"\d+ of 197 cells of the paper measured", capsys.readouterr().out.splitlines()[-1])
+    run(monkeypatch, "list", "--results", str(RESULTS), "--device", "cpu")
+    output = capsys.readouterr().out
+    assert all(name in output for name in STUDIES)
+    files = {name: tmp_path / f"page.{name}" for name in ("markdown", "html", "latex")}
+    started = time.process_time()
+    words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    run(monkeypatch, "report", "--results", str(RESULTS), *words)
+    assert time.process_time() - started < 10
+    assert all(path.stat().st_size > 10_000 for path in files.values())
+
+
+def test_broken_results_are_named_and_the_rest_is_reported(monkeypatch, capsys, tmp_path: Path) -> None:
+    content = (RESULTS / "dagger.jsonl").read_bytes()
+    (tmp_path / "dagger.jsonl").write_bytes(b"{broken\n" + content)
+    run(monkeypatch, "report", "--results", str(tmp_path))
+    shown = capsys.readouterr()
+    assert "dagger.jsonl, line 1" in shown.err and "not valid JSON" in shown.err
+    assert shown.out.startswith("# Results")
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (("run", "imitaton"), "did you mean 'imitation'"),
+        (("run", "imitation", "--levels", "GoToLocl"), "GoToLocal"),
+        (("run", "imitation", "--minutes", "0"), "minutes"),
+        (("run", "imitation", "--at-once", "0"), "at_once"),
+        (("run", "imitation", "--seeds", "0"), "seeds"),
+        (("run", "imitation", "--shard", "3/2"), "1/4"),
+        (("collect",), "state"),
+        (("collect", "nowhere"), "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(words, fact: str, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, *words)
+    assert fact in str(stopped.value.code) and "\n" not in str(stopped.value.code)
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------ costs
+
+
+def test_measured_runs_correct_the_estimate() -> None:
+    cell = CELLS["imitation/GoToLocal/5k/bow_endpool_res"]
+    machine = Machine("NVIDIA H200", 16, 10)
+    before = estimate_seconds(cell, machine)
+    row = {"cell": CELLS["imitation/GoToRedBall/5k/original"].name, "at_once": 10, "seconds": 1.0}
+    row["origin"] = {"gpu": "NVIDIA H200"}
+    assert estimate_seconds(cell, machine, [row]) < before
+    assert estimate_seconds(cell, machine, [row | {"at_once": 2}]) == before
+    assert estimate_seconds(cell, Machine("NVIDIA H200", 16, 1)) < before < estimate_seconds(cell, Machine(None, 2, 2))
+
+
+def test_costs_count_each_run_once() -> None:
+    costs = paper_costs({})
+    assert sum(cost.runs for cost in costs) == 810 + 180 + 120 + 180 + 19
+    assert all(cost.ours_hours < cost.paper_hours for cost in costs)
