@@ -15,7 +15,8 @@ from babyai.demos.packed import Demo, Demos, offsets_of
 from babyai.demos.store import DemoFile
 from babyai.engine import Engine
 from babyai.levels.catalog import Level, Rules, find_level
-from babyai.render.text import draw_text
+from babyai.render.scene import take_scene
+from babyai.render.terminal import CLEAR, draw_screen
 from babyai.world.codes import Action
 from babyai.world.language import detokenize
 
@@ -31,8 +32,8 @@ KEYS = {
     "\r": Action.done,
     "\n": Action.done,
 }
-HELP = "arrows: turn, move   p: pick up   d: drop   t or space: toggle   enter: done   u: undo   n: next   q: quit"
-CLEAR = "\x1b[H\x1b[2J"
+HELP = ("arrows turn, move  p pick up", "d drop  t or space toggle", "enter done  u undo  n next  q quit")
+NEXT_KEYS = ("n", "\r", "\n")
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 
 
@@ -152,22 +153,27 @@ def play_in_terminal(
         person: Name to store in the file.
     """
     saved = 0
+    # After a success, the screen stays until the player asks for the next mission.
+    pausing = False
     write(_screen(recorder, ""))
     for key in keys:
         note = ""
         if key == "q":
             break
-        if key == "u":
-            note = "" if recorder.undo() else "nothing to undo"
-        elif key == "n":
+        if key == "n" or (pausing and key in NEXT_KEYS):
             recorder.begin(recorder.seed + 1)
+            pausing = False
+        elif pausing:
+            note = "saved: press n or Enter for the next mission, q to quit"
+        elif key == "u":
+            note = "" if recorder.undo() else "nothing to undo"
         elif key in KEYS:
             note = _press(recorder, KEYS[key])
-        if recorder.success:
+        if recorder.success and not pausing:
             count = recorder.save(path, person)
             saved += 1
-            note = f"success in {len(recorder.actions)} steps, reward {recorder.reward:.3f}; {path} now has {count}"
-            recorder.begin(recorder.seed + 1)
+            pausing = True
+            note = f"saved: {path} now has {count}; press n or Enter for the next mission"
         write(_screen(recorder, note))
     return saved
 
@@ -182,18 +188,10 @@ def _press(recorder: Recorder, action: Action) -> str:
 
 
 def _screen(recorder: Recorder, note: str) -> str:
-    world = recorder.engine.worlds[0]
-    lines = [
-        f"{recorder.level.name}, seed {recorder.seed}, step {world.step_count} of {world.max_steps}",
-        f"mission: {recorder.mission}",
-        "",
-        draw_text(world, color=True),
-        "",
-        HELP,
-        note,
-    ]
+    last = recorder.actions[-1] if recorder.actions else None
+    screen = draw_screen(take_scene(recorder.engine, action=last), keys=HELP, note=note)
     # In raw mode, a terminal needs a carriage return for each new line.
-    return CLEAR + "\r\n".join("\n".join(lines).split("\n")) + "\r\n"
+    return CLEAR + screen.replace("\n", "\r\n") + "\r\n"
 
 
 @contextlib.contextmanager
