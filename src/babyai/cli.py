@@ -11,6 +11,7 @@ from babyai.demos import commands as demos
 from babyai.evaluation.commands import evaluate
 from babyai.evaluation.watch import watch
 from babyai.training import commands as training
+from babyai.web.commands import play
 
 
 def levels(*, paper: bool = False) -> None:
@@ -88,7 +89,7 @@ def main() -> None:
         print(f"babyai {version('babyai')}")
         return
     app = tyro.extras.SubcommandApp()
-    for command in (levels, show, quickstart, watch, evaluate, training.resume):
+    for command in (levels, show, play, watch, quickstart, evaluate, training.resume):
         app.command(name=command.__name__)(command)
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
     app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")

@@ -58,11 +58,15 @@ class Recorder:
 
     def begin(self, seed: int) -> None:
         """Starts a new episode."""
+        self.engine.reset([seed])
         self.seed = seed
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets the actions so far: the current state is the start of an episode."""
         self.actions: list[int] = []
         self._snapshots: list[bytes] = []
         self.reward = 0.0
-        self.engine.reset([seed])
 
     @property
     def mission(self) -> str:
