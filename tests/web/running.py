@@ -35,13 +35,13 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, host: str = "127.0.0.1", **limits: Any) -> Iterator[Running]:
+def running(folder: Path, host: str = "127.0.0.1", agents: Path | None = None, **limits: Any) -> Iterator[Running]:
     """A server that runs within."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     access = make_access(host, port)
-    server = make_server(access, folder, **limits)
+    server = make_server(access, folder, agents or folder, **limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     deadline = time.monotonic() + 30

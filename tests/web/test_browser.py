@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from babyai.agents.agent import Agent
 from babyai.demos.record import KEYS
 from babyai.demos.store import DemoFile
 from babyai.demos.verify import verify
@@ -199,6 +200,25 @@ def test_the_expert_can_be_interrupted(page: Page) -> None:
     page.tab.evaluate("document.getElementById('speed').value = 60")
     page.tab.keyboard.press("e")
     page.wait("#verdict", "success")
+
+
+def test_a_checkpoint_is_watched(browser: Any, tmp_path: Path) -> None:
+    Agent.create("bow_endpool_res", "big", seed=1, memory_dim=16).save(tmp_path / "mine")
+    with running(tmp_path / "demos", agents=tmp_path) as server:
+        page = Page(browser, server)
+        page.open("level=GoToObjS4&seed=4")
+        page.tab.select_option("#who", "mine")
+        sync_api.expect(page.tab.locator("#probs tr")).to_have_count(7)
+        percents = [float(text.split()[0]) for text in page.tab.locator("#probs td:last-child").all_inner_texts()]
+        assert abs(sum(percents) - 100) < 1 and page.text("#attention").split() == page.text("#mission").split()
+        page.tab.locator("#who").blur()
+        likely = page.tab.locator("#probs th").all_inner_texts()[percents.index(max(percents))]
+        page.press("s")
+        assert page.text("#action") == likely and page.tab.get_attribute("#values polyline", "points").count(",") == 2
+        page.tab.keyboard.press("e")
+        sync_api.expect(page.tab.locator("#verdict")).to_be_visible(timeout=60_000)
+        page.tab.close()
+        assert page.complaints == []
 
 
 def test_successes_are_recorded_and_replayed(page: Page, server: Running) -> None:

@@ -33,7 +33,7 @@ def solution(level: str, seed: int) -> list[int]:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    session = Session(tmp_path / "demos")
+    session = Session(tmp_path / "demos", tmp_path / "agents")
     assert tell(session, do="start", level=LEVEL, seed=0)["type"] == "state"
     return session
 
@@ -203,18 +203,27 @@ def test_wrong_messages_are_refused_without_harm(session: Session, text: str) ->
             )
         ),
     ),
-    st.sampled_from(["act", "start", "instruct", "complete", "record", "replay", "demos", "undo"]),
+    st.sampled_from(
+        ["act", "start", "instruct", "complete", "record", "replay", "demos", "undo", "choose", "agents", "agent"]
+    ),
 )
 def test_any_json_is_answered(content: Any, name: str) -> None:
-    session = Session(Path("/nonexistent/folder"))
+    session = Session(Path("/nonexistent/folder"), Path("/nonexistent/agents"))
     if isinstance(content, dict):
         content = {**content, "do": name}
-    assert session.answer(json.dumps(content))["type"] in ("error", "state", "completions", "recording", "demos")
+    assert session.answer(json.dumps(content))["type"] in (
+        "error",
+        "state",
+        "completions",
+        "recording",
+        "demos",
+        "agents",
+    )
 
 
 def test_before_the_start_there_is_nothing_to_play(tmp_path: Path) -> None:
     for name in ("undo", "expert"):
-        assert "no episode" in tell(Session(tmp_path), do=name)["message"]
+        assert "no episode" in tell(Session(tmp_path, tmp_path), do=name)["message"]
 
 
 def test_the_rate_limit_is_a_token_bucket() -> None:

@@ -69,6 +69,11 @@ class Recorder:
         self.reward = 0.0
 
     @property
+    def snapshots(self) -> list[bytes]:
+        """The states before each action, the first one first."""
+        return list(self._snapshots)
+
+    @property
     def mission(self) -> str:
         """The mission in English."""
         return detokenize(self.engine.missions[0])

@@ -13,6 +13,7 @@ def play(
     port: int = 8421,
     browser: bool = True,
     demos: Path = Path("demos"),
+    agents: Path = Path("runs"),
 ) -> None:
     """Play missions yourself, in a page that opens in the browser. Ctrl-C stops it.
 
@@ -23,6 +24,7 @@ def play(
         port: Port to listen on; 0 chooses a free one.
         browser: Open the page in the browser.
         demos: Folder for the demonstrations that you choose to record.
+        agents: Folder of the agents and runs to watch.
     """
     import socket
     import threading
@@ -45,7 +47,7 @@ def play(
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
     try:
-        make_server(access, demos).run(sockets=[listener])
+        make_server(access, demos, agents).run(sockets=[listener])
     except KeyboardInterrupt:
         sys.exit(0)
 

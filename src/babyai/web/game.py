@@ -11,6 +11,7 @@ from babyai.levels.layout import TEXT_OF_CELL, cell_text, grid_cells
 from babyai.render.frame import visible_cells
 from babyai.render.scene import Scene, take_scene
 from babyai.render.text import describe_view
+from babyai.web.mind import Mind
 from babyai.world.codes import TRIPLES, Action
 from babyai.world.state import position_of
 
@@ -34,6 +35,7 @@ class Game:
         self.helped = False
         self.saved = False
         self._expert: Expert | None = None
+        self._mind: Mind | None = None
         if mission is not None:
             self.instruct(mission)
 
@@ -70,6 +72,8 @@ class Game:
         self.own_mission = True
         self.saved = False
         self._expert = None
+        if self._mind is not None:
+            self._mind.forget()
 
     def let_expert_act(self) -> None:
         """Takes the action that the expert advises.
@@ -79,6 +83,23 @@ class Game:
         """
         if not self.recorder.done:
             self.recorder.act(self._advise())
+            self.helped = True
+
+    def watch_with(self, mind: Mind | None) -> None:
+        """Shows what an agent thinks from now on; None shows no agent."""
+        self._mind = mind
+
+    def let_agent_act(self) -> None:
+        """Takes the most probable action of the agent that watches.
+
+        Raises:
+            ValueError: No agent watches.
+        """
+        if self._mind is None:
+            raise ValueError("no agent has been chosen")
+        if not self.recorder.done:
+            self._mind.follow(self.recorder)
+            self.act(self._mind.choice)
             self.helped = True
 
     def _advise(self) -> int:
@@ -95,10 +116,10 @@ class Game:
 
         Raises:
             ValueError: The mission is not the one that level and seed give, so replaying would not reproduce it; or the
-                expert has played a part of it, so it is not a person's.
+                expert or an agent has played a part of it, so it is not a person's.
         """
         if self.helped:
-            raise ValueError("not recorded: the expert has played a part of it")
+            raise ValueError("not recorded: the expert or an agent has played a part of it")
         if self.own_mission:
             raise ValueError("not recorded: a demonstration is a seed and actions, and your own mission is in neither")
         rows = self.recorder.save(path, person)
@@ -109,7 +130,9 @@ class Game:
         """What the page shows."""
         actions = self.recorder.actions
         scene = take_scene(self.recorder.engine, action=actions[-1] if actions else None)
-        return {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions)} | describe_scene(scene)
+        mind = None if self._mind is None else self._mind.follow(self.recorder)
+        page = {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions), "mind": mind}
+        return page | describe_scene(scene)
 
 
 def describe_scene(scene: Scene) -> dict[str, Any]:

@@ -33,17 +33,21 @@ STATIC = {
     "tiles.js": ("tiles.js", "text/javascript; charset=utf-8"),
     "connection.js": ("connection.js", "text/javascript; charset=utf-8"),
     "mission.js": ("mission.js", "text/javascript; charset=utf-8"),
+    "mind.js": ("mind.js", "text/javascript; charset=utf-8"),
     "demos.js": ("demos.js", "text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 
-def make_app(access: Access, folder: Path, *, max_sessions: int = MAX_SESSIONS, max_idle: float = MAX_IDLE) -> Any:
+def make_app(
+    access: Access, folder: Path, agents: Path, *, max_sessions: int = MAX_SESSIONS, max_idle: float = MAX_IDLE
+) -> Any:
     """The application.
 
     Args:
         access: Who may use it.
         folder: Folder of the demonstrations that players record.
+        agents: Folder of the agents and runs that they can watch.
         max_sessions: How many players at once.
         max_idle: Seconds without a message after which a session ends.
     """
@@ -54,7 +58,7 @@ def make_app(access: Access, folder: Path, *, max_sessions: int = MAX_SESSIONS, 
         if len(open_sessions) >= max_sessions:
             await socket.close(TRY_LATER, f"there are {max_sessions} players already")
             return
-        session = Session(folder)
+        session = Session(folder, agents)
         open_sessions.add(session)
         try:
             await _serve(socket, session, max_idle)
@@ -67,10 +71,10 @@ def make_app(access: Access, folder: Path, *, max_sessions: int = MAX_SESSIONS, 
     return AccessMiddleware(app, access)
 
 
-def make_server(access: Access, folder: Path, **limits: Any) -> uvicorn.Server:
+def make_server(access: Access, folder: Path, agents: Path, **limits: Any) -> uvicorn.Server:
     """A server of the application; `limits` are those of `make_app`."""
     config = uvicorn.Config(
-        make_app(access, folder, **limits),
+        make_app(access, folder, agents, **limits),
         log_level="warning",
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE,

@@ -18,6 +18,7 @@ from babyai.demos.verify import play_demo
 from babyai.expert.expert import UnsolvableError
 from babyai.render.scene import take_scene
 from babyai.web.game import Game, check_action, describe_scene
+from babyai.web.mind import list_agents, load_mind
 from babyai.world.language import complete_mission
 
 # Limits of one session: bytes of a message, messages per second and how many may come at once.
@@ -59,10 +60,13 @@ class Session:
 
     Args:
         folder: Folder of the files of demonstrations that this session may write and replay.
+        agents: Folder of the agents and runs that it may watch.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, agents: Path) -> None:
         self.folder = folder
+        self.agents = agents
+        self._agent: str | None = None
         self.game: Game | None = None
         self._recording: Path | None = None
         self._person = ""
@@ -98,7 +102,10 @@ class Session:
         if mission is not None:
             _check(mission, str, "mission")
         # An invalid level, seed or mission must not end the game that is being played.
-        self.game = Game(level, seed, mission)
+        game = Game(level, seed, mission)
+        if self._agent is not None:
+            game.watch_with(load_mind(self.agents, self._agent))
+        self.game = game
         return self._state()
 
     def do_act(self, action: Any) -> Message:
@@ -113,6 +120,22 @@ class Session:
     def do_expert(self) -> Message:
         """Lets the expert take the next action."""
         self._playing.let_expert_act()
+        return self._state()
+
+    def do_agents(self) -> Message:
+        """The agents that can be watched."""
+        return {"type": "agents", "folder": str(self.agents), "names": list_agents(self.agents)}
+
+    def do_choose(self, agent: Any) -> Message:
+        """Shows what an agent thinks; None shows no agent."""
+        mind = None if agent is None else load_mind(self.agents, agent)
+        self._playing.watch_with(mind)
+        self._agent = agent
+        return self._state()
+
+    def do_agent(self) -> Message:
+        """Lets the chosen agent take the next action."""
+        self._playing.let_agent_act()
         return self._state()
 
     # ------------------------------------------------------------ missions

@@ -2,6 +2,7 @@
 
 import { Connection } from "./connection.js";
 import { Demos } from "./demos.js";
+import { showMind } from "./mind.js";
 import { MissionInput } from "./mission.js";
 import { drawIcon, drawView, drawWorld } from "./tiles.js";
 
@@ -52,6 +53,7 @@ function show(next) {
   for (const button of document.querySelectorAll("[data-action]")) button.disabled = state.outcome !== "playing";
   element("grid").setAttribute("aria-label", `The world. ${state.description.join(". ")}`);
   element("description").replaceChildren(...state.description.map(listItem));
+  showMind(state.mind);
   if (state.note) demos.note(state.note);
   document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
 }
@@ -129,7 +131,19 @@ async function tryMission(text) {
   element("own").blur();
 }
 
-// ------------------------------------------------------------ the expert, and replays
+// ------------------------------------------------------------ the expert, agents, and replays
+
+const who = () => (element("who").value ? "agent" : "expert");
+
+async function listAgents() {
+  const answer = await connection.ask({ do: "agents" });
+  for (const name of answer.names ?? []) element("who").append(new Option(name, name));
+}
+
+async function choose() {
+  stop();
+  if (!(await ask({ do: "choose", agent: element("who").value || null }))) element("who").value = "";
+}
 
 function stop() {
   clearTimeout(timer);
@@ -154,12 +168,12 @@ function run(step) {
 
 function playExpert() {
   if (timer !== null) return stop();
-  run(async () => state.outcome === "playing" && (await ask({ do: "expert" })) && state.outcome === "playing");
+  run(async () => state.outcome === "playing" && (await ask({ do: who() })) && state.outcome === "playing");
 }
 
 function stepExpert() {
   stop();
-  if (state?.outcome === "playing") ask({ do: "expert" });
+  if (state?.outcome === "playing") ask({ do: who() });
 }
 
 // Shows a demonstration; the game itself stays where it is.
@@ -225,6 +239,7 @@ async function begin() {
   element("expert").addEventListener("click", playExpert);
   element("expert-step").addEventListener("click", stepExpert);
   element("speed").addEventListener("input", () => { element("speed-value").value = element("speed").value; });
+  element("who").addEventListener("change", choose);
   element("level").addEventListener("change", restart);
   element("seed").addEventListener("change", restart);
   for (const id of ["letters", "hidden"]) element(id).addEventListener("change", () => shown && draw(shown));
@@ -232,6 +247,7 @@ async function begin() {
   await Promise.all([listLevels(), connection.open()]);
   const query = new URLSearchParams(location.search);
   await start(query.get("level") ?? "GoToLocal", Number(query.get("seed") ?? 0), query.get("mission"));
+  listAgents();
   // A wrong link still leads to a game.
   if (!state) {
     const reason = element("message").textContent;
