@@ -22,8 +22,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.compiled,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (Debian, Ubuntu: apt install chromium)"),
-    # All tests share one browser, so one worker runs them.
-    pytest.mark.xdist_group("browser"),
 ]
 sync_api = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
 LEVEL = "GoToRedBallGrey"
@@ -183,7 +181,7 @@ def test_the_expert_finishes_boss_level(page: Page) -> None:
     page.tab.evaluate("document.getElementById('speed').value = 60")
     page.tab.keyboard.press("e")
     page.wait("#verdict", "success")
-    assert page.tab.get_attribute("#expert", "aria-pressed") == "false"
+    assert page.tab.get_attribute("#expert", "aria-pressed") == "false" and page.text("#plan") == "open the door"
 
 
 def test_the_expert_can_be_interrupted(page: Page) -> None:

@@ -97,6 +97,13 @@ def test_the_expert_continues_after_anything(level: str) -> None:
     assert game.success
 
 
+def test_the_plan_of_the_expert_is_shown(session: Session) -> None:
+    assert tell(session, do="start", level="UnlockPickup", seed=0)["plan"] == []
+    plan = tell(session, do="expert")["plan"]
+    assert plan[0].startswith("go to ") and "the purple box" in " ".join(plan)
+    assert tell(session, do="undo")["plan"] == []
+
+
 # ---------------------------------------------------------------- demonstrations
 
 

@@ -35,6 +35,7 @@ class Game:
         self.helped = False
         self.saved = False
         self._expert: Expert | None = None
+        self._plan: list[str] = []
         self._mind: Mind | None = None
         if mission is not None:
             self.instruct(mission)
@@ -59,6 +60,7 @@ class Game:
     def undo(self) -> bool:
         """Undoes the last action; returns False if there is none."""
         self._expert = None
+        self._plan = []
         return self.recorder.undo()
 
     def instruct(self, mission: str) -> None:
@@ -72,6 +74,7 @@ class Game:
         self.own_mission = True
         self.saved = False
         self._expert = None
+        self._plan = []
         if self._mind is not None:
             self._mind.forget()
 
@@ -106,10 +109,12 @@ class Game:
         """The expert's advice in the current state."""
         recorder = self.recorder
         if self._expert is None:
-            # The teacher can go on from any state; the expert in the paper's style needs to have been there before.
-            self._expert = Expert(recorder.engine, "teacher")
-            return self._expert.advise()
-        return self._expert.advise(recorder.actions[-1] if recorder.actions else None)
+            self._expert = Expert(recorder.engine)
+            advice = self._expert.advise()
+        else:
+            advice = self._expert.advise(recorder.actions[-1] if recorder.actions else None)
+        self._plan = self._expert.plan()
+        return advice
 
     def save(self, path: Path, person: str) -> int:
         """Appends the finished episode to a file of demonstrations, once; returns the file's number of rows.
@@ -131,8 +136,8 @@ class Game:
         actions = self.recorder.actions
         scene = take_scene(self.recorder.engine, action=actions[-1] if actions else None)
         mind = None if self._mind is None else self._mind.follow(self.recorder)
-        page = {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions), "mind": mind}
-        return page | describe_scene(scene)
+        page = {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions)}
+        return page | {"mind": mind, "plan": self._plan} | describe_scene(scene)
 
 
 def describe_scene(scene: Scene) -> dict[str, Any]:

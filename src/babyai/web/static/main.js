@@ -54,6 +54,8 @@ function show(next) {
   element("grid").setAttribute("aria-label", `The world. ${state.description.join(". ")}`);
   element("description").replaceChildren(...state.description.map(listItem));
   showMind(state.mind);
+  element("plan-part").hidden = state.plan.length === 0;
+  element("plan").replaceChildren(...state.plan.map(listItem));
   if (state.note) demos.note(state.note);
   document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
 }
@@ -186,7 +188,7 @@ function replay(states) {
       demos.note("End of the replay. Any action goes on with your game.");
       return false;
     }
-    show({ ...current, ...states[step], can_undo: current.can_undo });
+    show({ ...current, ...states[step], mind: null, plan: [] });
     state = { ...current };
     step += 1;
     return true;
