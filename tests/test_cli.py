@@ -39,7 +39,9 @@ def test_the_version_is_that_of_the_package(
     assert capsys.readouterr().out == f"babyai {version('babyai')}\n"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["levels", "--help"], ["evaluate", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["levels", "--help"], ["evaluate", "--help"], ["play", "--help"]]
+)
 def test_help_and_version_need_neither_torch_nor_the_compiler(words: list[str]) -> None:
     script = (
         f"import sys; sys.argv = ['babyai', *{words!r}]\n"
@@ -56,7 +58,7 @@ def test_help_lists_all_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         run(monkeypatch, "--help")
     assert stopped.value.code == 0
     output = capsys.readouterr().out
-    for command in ("levels", "show", "quickstart", "evaluate", "resume", "demos", "train", "study"):
+    for command in ("levels", "show", "play", "watch", "quickstart", "evaluate", "resume", "demos", "train", "study"):
         assert command in output
 
 

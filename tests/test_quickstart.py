@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -16,7 +17,9 @@ from babyai.agents import Agent
 from babyai.demos.store import DemoFile
 from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
-from babyai.quickstart import FILMED, GAP, LEVEL, Recipe, run
+from babyai.evaluation.watch import play_scenes
+from babyai.quickstart import FILMED, LEVEL, Recipe, run
+from babyai.render.film import draw_scene
 from babyai.seeds import TEST_SEED
 from babyai.training.learner import Learner
 
@@ -51,8 +54,11 @@ def test_it_writes_demonstrations_an_agent_and_a_gif(tmp_path: Path, capsys: pyt
     agent = Agent.load(folder / "agent", device="cpu")
     assert evaluate(AgentPlayer(agent.model), LEVEL, missions=6, first_seed=TEST_SEED) == result
     with Image.open(folder / "agent.gif") as film:
-        # A room is eight tiles wide, and a tile 32 pixels.
-        assert film.size == (FILMED * 256 + (FILMED - 1) * GAP, 256) and getattr(film, "n_frames", 1) > 2
+        # The untrained agent plays first; an episode takes up to 64 steps.
+        assert getattr(film, "n_frames", 1) > 2 * FILMED
+        first = np.asarray(film.convert("RGB"))
+    [before, *_] = play_scenes(AgentPlayer(agent.model), LEVEL, TEST_SEED)
+    np.testing.assert_array_equal(first, draw_scene(before, "before training"))
     output = " ".join(capsys.readouterr().out.split())
     assert "mission: go to the red ball expert: forward x 3, right, forward x 3, left" in output
     assert re.search(r"update 6 .*accuracy \S+ %.* loss \S+ .*frames/s", output) and "\x1b" not in output

@@ -85,6 +85,10 @@ def _register_all() -> None:
     from babyai.envs.registration import register_all
 
     register_all()
+    if "IPython" in sys.modules:
+        from babyai.render.notebook import register_with_ipython
+
+        register_with_ipython()
 
 
 if sys.modules.get("gymnasium") is not None:

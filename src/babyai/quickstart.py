@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.console import Console
 
 from babyai.atomic_io import PathLike, atomic_file
@@ -21,11 +20,11 @@ from babyai.demos.replay import Replay
 from babyai.demos.show import draw_steps, format_actions
 from babyai.demos.sources import FileSource
 from babyai.demos.store import DemoFile
-from babyai.engine import Engine
 from babyai.evaluation.evaluate import MISSIONS, Evaluation, evaluate
-from babyai.evaluation.players import AgentPlayer, evaluation_mode
-from babyai.render.frame import draw_world
-from babyai.render.picture import save_gif
+from babyai.evaluation.players import AgentPlayer
+from babyai.evaluation.watch import play_scenes
+from babyai.render.film import Film, save_film
+from babyai.render.scene import Scene
 from babyai.seeds import TEST_SEED
 from babyai.training.progress import Panel, describe_time
 
@@ -39,10 +38,11 @@ PAPER = "99.7 ± 0.1 %"
 THREADS = 2
 # Gradient steps between two lines of progress.
 STEPS_PER_LINE = 25
-# The GIF: number of worlds, pixels between them, and how often the last frame is repeated.
+ARCHITECTURE = ("bow_endpool_res", "small")
+# The GIF: missions of the trained agent, frames per second, and how often the last frame of a mission is repeated.
 FILMED = 4
-GAP = 8
-HELD = 8
+FPS = 8
+HELD = 12
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,11 @@ def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evalua
         agent.save(folder / "agent")
         player = AgentPlayer(agent.model)
         result = _test(player, recipe, console)
-        _film(player, folder / "agent.gif")
+        _film(player, recipe, folder / "agent.gif")
     console.rule(f"Done in {describe_time(time.monotonic() - started)}")
     console.print(
         f"Watch it: [bold]{folder / 'agent.gif'}[/bold]\n\nNext steps:\n"
+        f"  babyai watch {folder / 'agent'} --level {LEVEL} --seed 7\n"
         f"  babyai evaluate {folder / 'agent'} --levels {LEVEL},GoToRedBall\n"
         f"  babyai demos show {folder / 'demos.parquet'} --steps\n"
         f"  babyai train imitation --levels GoToRedBall --demos 10000  # the paper's protocol; slow without a GPU"
@@ -144,7 +145,7 @@ def _train(demos: Path, recipe: Recipe, console: Console) -> "Agent":
     from babyai.training.prefetch import Prefetcher
 
     console.rule("2. Imitation learning")
-    agent = Agent.create("bow_endpool_res", size="small", seed=recipe.seed)
+    agent = Agent.create(*ARCHITECTURE, seed=recipe.seed)
     agent.model.train()
     core = ImitationLearner(agent.model, recipe.lanes, learning_rate=recipe.learning_rate)
     frames = recipe.lanes * recipe.steps
@@ -178,23 +179,16 @@ def _test(player: AgentPlayer, recipe: Recipe, console: Console) -> Evaluation:
     return result
 
 
-def _film(player: AgentPlayer, path: Path) -> None:
-    """Writes a GIF of the agent playing the first test missions."""
-    engine = Engine(LEVEL, FILMED)
-    starts = np.ones(FILMED, dtype=bool)
-    engine.reset(TEST_SEED + np.arange(FILMED))
-    player.begin(engine)
-    frames = [_draw(engine)]
-    with evaluation_mode(player):
-        while not engine.done.all():
-            engine.step(player.act(engine, starts), skip_done=True)
-            frames.append(_draw(engine))
-            starts[:] = False
-    save_gif([*frames, *[frames[-1]] * HELD], path, fps=4)
+def _film(trained: AgentPlayer, recipe: Recipe, path: Path) -> None:
+    """Writes a GIF of test missions: one by the agent before training, several by the trained one."""
+    from babyai.agents import Agent
 
-
-def _draw(engine: Engine) -> np.ndarray:
-    """All worlds side by side, with the agents' views highlighted."""
-    pictures = [draw_world(world, view=view) for world, view in zip(engine.worlds, engine.images, strict=True)]
-    gap = np.full((pictures[0].shape[0], GAP, 3), 255, dtype=np.uint8)
-    return np.hstack([part for picture in pictures for part in (gap, picture)][1:])
+    untrained = AgentPlayer(Agent.create(*ARCHITECTURE, seed=recipe.seed).model)
+    scenes: list[Scene] = []
+    titles: list[str] = []
+    for title, player, missions in (("before training", untrained, 1), ("after training", trained, FILMED)):
+        for seed in range(TEST_SEED, TEST_SEED + missions):
+            scenes += play_scenes(player, LEVEL, seed)
+        titles += [title] * (len(scenes) - len(titles))
+    with progress("filming", "frames") as report:
+        save_film(Film(scenes, titles, HELD, report), path, fps=FPS)

@@ -1,6 +1,7 @@
 """Recording human demonstrations: the recorder and the terminal interface."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -53,8 +54,24 @@ def test_successful_episodes_are_saved(tmp_path: Path) -> None:
     path = tmp_path / "mine.parquet"
     screens = []
     assert next_seed(path, find_level(LEVEL)) == 0
-    # Undone actions are not recorded; the third mission is skipped.
-    keys = ["left", "u", "u", "x", *solution(0), *solution(1), "up", "n", *solution(3), "q", "left"]
+    # Undone actions are not recorded; after a success, only n and Enter continue; the third mission is skipped.
+    keys = [
+        "left",
+        "u",
+        "u",
+        "x",
+        *solution(0),
+        "up",
+        "u",
+        "n",
+        *solution(1),
+        "\r",
+        "up",
+        "n",
+        *solution(3),
+        "q",
+        "left",
+    ]
     assert play_in_terminal(Recorder(LEVEL, 0), path, iter(keys), screens.append, "Ada") == 3
     with DemoFile(path) as file:
         assert [demo.seed for demo in file] == [0, 1, 3]
@@ -63,7 +80,10 @@ def test_successful_episodes_are_saved(tmp_path: Path) -> None:
         assert (file.header.sources[0].origin, file.header.sources[0].style) == ("human", "Ada")
     assert verify(path) is None and next_seed(path, find_level(LEVEL)) == 4 and next_seed(path, find_level("Open")) == 0
     assert any("nothing to undo" in screen for screen in screens)
-    assert any(f"{path} now has 3" in screen for screen in screens)
+    plain = [" ".join(re.sub(r"\x1b\[[0-9;]*[A-Za-z]|##.*##", " ", screen).split()) for screen in screens]
+    successes = [screen for screen in plain if "success, reward 0." in screen]
+    # The screen with the verdict stays while other keys are pressed.
+    assert len(successes) == 5 and "press n or Enter" in successes[1] and "now has 3" in successes[-1]
     # Another person adds an episode of another level.
     recorder = Recorder("GoToObj", 0)
     for action in [0, 1] * 500:

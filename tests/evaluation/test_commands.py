@@ -74,7 +74,7 @@ def test_an_agent(agent_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert written["who"] == str(agent_folder) and written["sample"] is True and written["seed"] == 3
     [result] = written["results"]
     assert result["level"] == "GoToObjS4" and result["rules"] == "minigrid" and result["paper"] is None
-    player = commands._find_player(str(agent_folder), "cpu", "auto", True, 3, False, None)
+    player = commands.find_player(str(agent_folder), "cpu", "auto", True, 3, False, None)
     again = evaluating.evaluate(player, "GoToObjS4", missions=6, rules="minigrid")
     assert result["mean_length"] == again.mean_length and result["successes"] == again.successes
 
@@ -82,7 +82,7 @@ def test_an_agent(agent_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_best_checkpoint_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed, name in enumerate(("best-000000003", "000000005")):
         Agent.create("bow_endpool_res", seed=seed, memory_dim=16).save(tmp_path / "checkpoints" / name)
-    player: Any = commands._find_player(str(tmp_path), "cpu", "bf16", False, 0, False, None)
+    player: Any = commands.find_player(str(tmp_path), "cpu", "bf16", False, 0, False, None)
     assert player.precision == "bf16"
     best = Agent.load(tmp_path / "checkpoints" / "best-000000003", device="cpu").model.state_dict()
     assert all(torch.equal(best[name], value) for name, value in player.model.state_dict().items())

@@ -41,6 +41,7 @@ from babyai.world.language import (
     Descriptor,
     Mission,
     MissionError,
+    complete_mission,
     detokenize,
     parse_mission,
     random_mission,
@@ -305,3 +306,37 @@ def test_tokens_are_indices_into_the_vocabulary():
 def test_the_language_module_does_not_import_numba():
     code = "import sys, babyai.world.language; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ---------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ("", ["go to", "pick up", "open", "put"]),
+        ("go ", ["to"]),
+        ("GO TO THE R", ["red"]),
+        ("open the red ", ["door"]),
+        ("pick up a grey ", ["object", "key", "ball", "box"]),
+        ("put a key on your left ", ["next to"]),
+        ("go to a door o", ["on your left", "on your right"]),
+        ("go to a door on ", ["your left", "your right"]),
+        ("go to a door behind you ", ["and", "then", "after you"]),
+        ("go to a door, t", ["then"]),
+        ("go to a door and go to a key behind you ", ["then", "after you"]),
+        ("go to a door then go to a key behind you and open a door behind you ", []),
+        ("eat ", []),
+    ],
+)
+def test_completions(text: str, phrases: list[str]) -> None:
+    assert complete_mission(text) == phrases
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_every_mission_can_be_typed_by_completion(seed: int) -> None:
+    words = str(random_mission(np.random.default_rng(seed))).replace(",", "").split()
+    for count in range(len(words)):
+        before = " ".join(words[:count]) + " " * (count > 0)
+        assert words[count] in [phrase.split()[0] for phrase in complete_mission(before)]
+        assert words[count] in [phrase.split()[0] for phrase in complete_mission(before + words[count][:1])]

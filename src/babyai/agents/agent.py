@@ -1,6 +1,7 @@
 """The agent: a policy, its configuration, and the recurrent states of the episodes it plays."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Self
 
@@ -125,6 +126,16 @@ class Agent:
         """Number of trainable parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
+    def __repr__(self) -> str:
+        return f"Agent({_describe(self.config)}, {self.num_parameters:,} parameters, {self.device})"
+
+    def _repr_html_(self) -> str:
+        """The configuration as HTML, for notebooks."""
+        from babyai.render.notebook import html_table
+
+        rows = {"parameters": self.num_parameters, "device": str(self.device), "precision": self.precision}
+        return html_table(f"Agent: {_describe(self.config)}", rows | asdict(self.config))
+
     # ------------------------------------------------------------ playing
 
     def act(self, observation: Mapping[str, Any], *, episode_start: Any = None, sample: bool = False) -> Any:
@@ -186,6 +197,12 @@ class Agent:
         if len(directions) != len(images) or len(missions) != len(images):
             raise ValueError(f"got {len(images)} images, {len(directions)} directions and {len(missions)} missions")
         return images.astype(np.uint8, copy=False), directions, missions, single
+
+
+def _describe(config: AnyConfig) -> str:
+    """The architecture, and its size if it has one."""
+    size = getattr(config, "size", None)
+    return f"{config.architecture}, {size}" if size else config.architecture
 
 
 def _check_starts(episode_start: Any, count: int) -> np.ndarray:

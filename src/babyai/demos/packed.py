@@ -33,7 +33,7 @@ LETTERS, WORD_STARTS = _spellings()
 LONGEST_WORD = int(np.diff(WORD_STARTS).max())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Demo:
     """One demonstration."""
 
@@ -47,8 +47,17 @@ class Demo:
     def __len__(self) -> int:
         return len(self.actions)
 
+    def __repr__(self) -> str:
+        return f"Demo({self.level!r}, seed {self.seed}, {self.mission!r}, {len(self)} steps, reward {self.reward:.3f})"
 
-@dataclass(frozen=True)
+    def _repr_html_(self) -> str:
+        """The first scene and the actions as HTML, for notebooks."""
+        from babyai.demos.show import html_of_demo
+
+        return html_of_demo(self)
+
+
+@dataclass(frozen=True, repr=False)
 class Demos:
     """M demonstrations, packed.
 
@@ -72,6 +81,9 @@ class Demos:
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    def __repr__(self) -> str:
+        return f"Demos({len(self):,} demonstrations of {', '.join(self.names)}, {len(self.actions):,} steps)"
 
     def __getitem__(self, row: int) -> Demo:
         row = range(len(self))[row]

@@ -16,7 +16,8 @@ from babyai.demos.packed import Demo, Demos, offsets_of
 from babyai.demos.store import DemoFile
 from babyai.engine import Engine
 from babyai.levels.catalog import Level, Rules, find_level
-from babyai.render.text import draw_text
+from babyai.render.scene import take_scene
+from babyai.render.terminal import CLEAR, draw_screen
 from babyai.world.codes import Action
 from babyai.world.language import detokenize
 
@@ -32,9 +33,9 @@ KEYS = {
     "\r": Action.done,
     "\n": Action.done,
 }
-HELP = "arrows: turn, move   p: pick up   d: drop   t or space: toggle   enter: done   u: undo   n: next   q: quit"
+HELP = ("arrows turn, move  p pick up", "d drop  t or space toggle", "enter done  u undo  n next  q quit")
+NEXT_KEYS = ("n", "\r", "\n")
 ESCAPE_SECONDS = 0.05
-CLEAR = "\x1b[H\x1b[2J"
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 
 
@@ -59,11 +60,20 @@ class Recorder:
 
     def begin(self, seed: int) -> None:
         """Starts a new episode."""
+        self.engine.reset([seed])
         self.seed = seed
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets the actions so far: the current state is the start of an episode."""
         self.actions: list[int] = []
         self._snapshots: list[bytes] = []
         self.reward = 0.0
-        self.engine.reset([seed])
+
+    @property
+    def snapshots(self) -> list[bytes]:
+        """The states before each action, the first one first."""
+        return list(self._snapshots)
 
     @property
     def mission(self) -> str:
@@ -154,22 +164,27 @@ def play_in_terminal(
         person: Name to store in the file.
     """
     saved = 0
+    # After a success, the screen stays until the player asks for the next mission.
+    pausing = False
     write(_screen(recorder, ""))
     for key in keys:
         note = ""
         if key == "q":
             break
-        if key == "u":
-            note = "" if recorder.undo() else "nothing to undo"
-        elif key == "n":
+        if key == "n" or (pausing and key in NEXT_KEYS):
             recorder.begin(recorder.seed + 1)
+            pausing = False
+        elif pausing:
+            note = "saved: press n or Enter for the next mission, q to quit"
+        elif key == "u":
+            note = "" if recorder.undo() else "nothing to undo"
         elif key in KEYS:
             note = _press(recorder, KEYS[key])
-        if recorder.success:
+        if recorder.success and not pausing:
             count = recorder.save(path, person)
             saved += 1
-            note = f"success in {len(recorder.actions)} steps, reward {recorder.reward:.3f}; {path} now has {count}"
-            recorder.begin(recorder.seed + 1)
+            pausing = True
+            note = f"saved: {path} now has {count}; press n or Enter for the next mission"
         write(_screen(recorder, note))
     return saved
 
@@ -184,18 +199,10 @@ def _press(recorder: Recorder, action: Action) -> str:
 
 
 def _screen(recorder: Recorder, note: str) -> str:
-    world = recorder.engine.worlds[0]
-    lines = [
-        f"{recorder.level.name}, seed {recorder.seed}, step {world.step_count} of {world.max_steps}",
-        f"mission: {recorder.mission}",
-        "",
-        draw_text(world, color=True),
-        "",
-        HELP,
-        note,
-    ]
+    last = recorder.actions[-1] if recorder.actions else None
+    screen = draw_screen(take_scene(recorder.engine, action=last), keys=HELP, note=note)
     # In raw mode, a terminal needs a carriage return for each new line.
-    return CLEAR + "\r\n".join("\n".join(lines).split("\n")) + "\r\n"
+    return CLEAR + screen.replace("\n", "\r\n") + "\r\n"
 
 
 @contextlib.contextmanager

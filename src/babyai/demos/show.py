@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from babyai.demos.packed import Demo
 from babyai.demos.store import DemoFile
 from babyai.demos.verify import play_demo
 from babyai.levels.catalog import Rules
+from babyai.render.notebook import html_scene, html_table
+from babyai.render.scene import Scene, take_scene
 from babyai.render.text import draw_text
 from babyai.world.codes import Action
 
@@ -52,6 +55,45 @@ def draw_steps(demo: Demo, rules: Rules, color: bool = False) -> Iterator[str]:
         if engine.done[0]:
             caption += f" (end of episode, reward {engine.rewards[0]:.3f})"
         yield f"{draw_text(engine.worlds[0], color=color)}\nstep {step}: {caption}\n"
+
+
+def html_of_file(file: DemoFile) -> str:
+    """The statistics of a file and its first demonstration as HTML."""
+    sources = ", ".join(f"{source.rows:,} by {source.origin} {source.style}".strip() for source in file.header.sources)
+    levels = {
+        row.level: f"{row.count:,} demonstrations, {row.mean_length:.1f} ± {row.std_length:.1f} steps, "
+        f"mean reward {row.mean_reward:.3f}"
+        for row in summarize(file)
+    }
+    table = html_table(f"{file.path}: {len(file):,} demonstrations", {"rules": file.rules, "sources": sources} | levels)
+    return table + (html_of_demo(file[0], file.rules) if len(file) else "")
+
+
+def html_of_demo(demo: Demo, rules: Rules | None = None) -> str:
+    """A demonstration as HTML: its facts, its first and its last scene.
+
+    A demonstration alone does not know its rule set; one under which replaying it gives its mission and reward is used.
+    """
+    facts = {"level": demo.level, "seed": demo.seed, "mission": demo.mission, "actions": format_actions(demo.actions)}
+    table = html_table("Demonstration", facts | {"reward": demo.reward})
+    for each in get_args(Rules) if rules is None else (rules,):
+        try:
+            scenes = _replay_scenes(demo, each)
+        except (ValueError, RuntimeError):
+            continue
+        if (scenes[0].mission, scenes[-1].reward) == (demo.mission, demo.reward):
+            return table + html_scene(scenes[0]) + html_scene(scenes[-1])
+    return table
+
+
+def _replay_scenes(demo: Demo, rules: Rules) -> list[Scene]:
+    """The first and the last scene of a demonstration."""
+    scenes = [
+        take_scene(engine, action=int(demo.actions[step - 1]) if step else None)
+        for step, engine in enumerate(play_demo(demo, rules))
+        if step in (0, len(demo))
+    ]
+    return [scenes[0], scenes[-1]]
 
 
 def format_actions(actions: np.ndarray) -> str:

@@ -167,6 +167,15 @@ class DemoFile:
     def __len__(self) -> int:
         return self.header.rows
 
+    def __repr__(self) -> str:
+        return f"DemoFile({str(self.path)!r}, {len(self):,} demonstrations of {', '.join(self.levels)})"
+
+    def _repr_html_(self) -> str:
+        """Statistics and the first demonstration as HTML, for notebooks."""
+        from babyai.demos.show import html_of_file
+
+        return html_of_file(self)
+
     def groups(self, missions: bool = True) -> Iterator[Demos]:
         """Iterates over all demonstrations, a few thousand at a time (a Parquet row group).
 

@@ -1,6 +1,5 @@
 """The single Gymnasium environment, with the observations, rewards and episode ends of Minigrid."""
 
-import base64
 import copy
 import html
 from collections.abc import Callable
@@ -253,18 +252,16 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
     def __repr__(self) -> str:
         return super().__str__()
 
-    def _repr_html_(self) -> str:
-        """The image and the mission as HTML, for notebooks."""
-        from babyai.render.picture import png_bytes
+    def __format__(self, spec: str) -> str:
+        """As `repr`, so that the `str` of Gymnasium's wrappers, which formats the environment, is one line."""
+        return format(repr(self), spec)
 
-        if self._not_reset:
-            return html.escape(repr(self))
-        png = base64.b64encode(png_bytes(self.get_frame(tile_size=self.tile_size))).decode()
-        caption = html.escape(self.mission)
-        return (
-            f'<figure><img src="data:image/png;base64,{png}" alt="{caption}">'
-            f"<figcaption>{caption}</figcaption></figure>"
-        )
+    def _repr_html_(self) -> str:
+        """The world and the mission as HTML, for notebooks."""
+        from babyai.render.notebook import html_scene
+        from babyai.render.scene import take_scene
+
+        return html.escape(repr(self)) if self._not_reset else html_scene(take_scene(self.engine))
 
 
 def _single_action(action: Any) -> int:

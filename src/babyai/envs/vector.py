@@ -1,6 +1,7 @@
 """The native Gymnasium vector environment, with all three autoreset modes."""
 
 import copy
+import html
 import time
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -425,6 +426,16 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
     def __copy__(self) -> "BabyAIVectorEnv":
         """A full copy: it continues from the same state and shares nothing with the original."""
         return copy.deepcopy(self)
+
+    def _repr_html_(self) -> str:
+        """The first worlds as HTML, for notebooks."""
+        from babyai.render.notebook import html_scene
+        from babyai.render.scene import take_scene
+
+        if not self._was_reset:
+            return html.escape(repr(self))
+        shown = [html_scene(take_scene(self.engine, i), tile_size=16) for i in range(min(4, self.num_envs))]
+        return f"<p>{html.escape(repr(self))}, the first {len(shown)}:</p>{''.join(shown)}"
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stops the engine's threads."""

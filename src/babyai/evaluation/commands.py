@@ -52,7 +52,7 @@ def evaluate(
     names = _find_levels(levels, rules)
     if json is not None and not json.absolute().parent.is_dir():
         raise ValueError(f"cannot write the results to {json}: there is no folder {json.parent}")
-    player = _find_player(who, device, precision, sample, seed, trust, architecture)
+    player = find_player(who, device, precision, sample, seed, trust, architecture)
     options = {"missions": missions, "first_seed": first_seed, "worlds": worlds, "rules": rules}
     results: list[Evaluation] = []
     try:
@@ -98,10 +98,10 @@ def _find_levels(levels: str, rules: Any) -> list[str]:
     return [find_level(name.strip(), rules).name for name in levels.split(",")]
 
 
-def _find_player(
+def find_player(
     who: str, device: str, precision: str, sample: bool, seed: int, trust: bool, architecture: str | None
 ) -> "Player":
-    """The player."""
+    """The player that a command names: an agent, `expert`, `teacher` or `random`."""
     from babyai.evaluation.players import AgentPlayer, ExpertPlayer, RandomPlayer
 
     if who == "random":
@@ -115,7 +115,7 @@ def _find_player(
     try:
         model = Agent.load(who, device=device, model_class=architecture, trust=trust).model
     except FileNotFoundError as error:
-        raise ValueError(f"{error}; or evaluate expert, teacher or random") from None
+        raise ValueError(f"{error}; or choose expert, teacher or random") from None
     chosen: Any = None if precision == "auto" else precision
     return AgentPlayer(model, precision=chosen, sample=sample, seed=seed)
 

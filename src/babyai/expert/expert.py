@@ -7,6 +7,7 @@ import numpy as np
 from babyai._jit import announce_compilation
 from babyai.engine import Engine, for_kernels
 from babyai.expert import advise
+from babyai.expert.plan import describe_plan
 from babyai.expert.state import EXPERT, NO_ADVICE, SEARCH, check_experts, make_experts, make_search
 from babyai.expert.teacher import FAILURE_MESSAGES
 from babyai.world.codes import Action
@@ -186,3 +187,9 @@ class Expert:
         if advice == NO_ADVICE:
             raise UnsolvableError(self._batch.failure())
         return advice
+
+    def plan(self) -> list[str]:
+        """The subgoals at the last advice in words, the current one first; empty where the teacher decides."""
+        if self._batch.style == "teacher":
+            return []
+        return describe_plan(self._batch.experts[0], self._batch.engine.worlds[0])

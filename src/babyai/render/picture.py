@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,20 +32,20 @@ def save_gif(frames: Iterable[np.ndarray], path: str | os.PathLike[str], fps: fl
     Up to 256 different colors are reproduced exactly; with more, colors are quantized to 256.
 
     Args:
-        frames: (H, W, 3) uint8 each, all of the same shape.
+        frames: (H, W, 3) uint8 each, all of the same shape. A sequence is read twice, one frame at a time, so that a
+            sequence that draws its frames on demand needs little memory.
         path: File to write.
         fps: Frames per second. GIF stores delays in hundredths of a second, so some rates are rounded.
     """
-    frames = [_check_frame(frame) for frame in frames]
+    frames = frames if isinstance(frames, Sequence) else list(frames)
     if not frames:
         raise ValueError("a GIF needs at least one frame, got none")
-    if shapes := {frame.shape for frame in frames} - {frames[0].shape}:
-        raise ValueError(f"all frames of a GIF must have the same shape; got {frames[0].shape} and {shapes.pop()}")
     if not 0 < fps <= 100:
         raise ValueError(f"fps of a GIF must be above 0 and at most 100, not {fps}")
-    first, *others = _quantize(frames)
+    images = _quantize(frames)
+    first = next(images)
     buffer = io.BytesIO()
-    first.save(buffer, format="GIF", save_all=True, append_images=others, duration=1000 / fps, loop=0, optimize=False)
+    first.save(buffer, format="GIF", save_all=True, append_images=images, duration=1000 / fps, loop=0, optimize=False)
     _write(Path(path), buffer.getvalue())
 
 
@@ -55,17 +55,24 @@ def _check_frame(frame: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(frame)
 
 
-def _quantize(frames: list[np.ndarray]) -> list[Image.Image]:
-    """The frames as palette images with one shared palette."""
-    packed = [frame @ np.array([1 << 16, 1 << 8, 1], dtype=np.int32) for frame in frames]
-    used = np.unique(np.concatenate([np.unique(colors) for colors in packed]))
+def _quantize(frames: Sequence[np.ndarray]) -> Iterator[Image.Image]:
+    """Yields the frames as palette images with one shared palette."""
+    used = np.zeros(0, dtype=np.int32)
+    shape = frames[0].shape
+    for frame in frames:
+        if _check_frame(frame).shape != shape:
+            raise ValueError(f"all frames of a GIF must have the same shape; got {shape} and {frame.shape}")
+        used = np.union1d(used, _pack_colors(frame))
     palette, entry_of_used = _choose_palette(np.stack([used >> 16, used >> 8 & 255, used & 255], axis=1))
-    images = []
-    for colors in packed:
-        image = Image.fromarray(entry_of_used[np.searchsorted(used, colors)])
+    for frame in frames:
+        image = Image.fromarray(entry_of_used[np.searchsorted(used, _pack_colors(frame))])
         image.putpalette(palette.tobytes())
-        images.append(image)
-    return images
+        yield image
+
+
+def _pack_colors(frame: np.ndarray) -> np.ndarray:
+    """The colors of a frame as one integer per pixel: (H, W) int32."""
+    return frame @ np.array([1 << 16, 1 << 8, 1], dtype=np.int32)
 
 
 def _choose_palette(colors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

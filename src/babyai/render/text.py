@@ -70,11 +70,12 @@ def describe_view(image: np.ndarray) -> list[str]:
     places = [(ahead, right) for ahead, right in visible if (ahead, right) != (0, 0)] + _nearest_walls(image)
     places.sort(key=lambda place: (place[0] + abs(place[1]), -place[0], place[1]))
     sentences = [
-        f"You see {_name(image[middle + right, bottom - ahead])} {_direction(ahead, right)}" for ahead, right in places
+        f"You see {name_object(image[middle + right, bottom - ahead])} {_direction(ahead, right)}"
+        for ahead, right in places
     ]
     carried = image[middle, bottom]
     if carried[0] > WALL:
-        sentences.append(f"You carry {_name(carried)}")
+        sentences.append(f"You carry {name_object(carried)}")
     return sentences
 
 
@@ -98,8 +99,8 @@ def _nearest_walls(image: np.ndarray) -> list[tuple[int, int]]:
     return walls
 
 
-def _name(triple: np.ndarray) -> str:
-    """An object's name with its article: "a red ball", "an open green door"."""
+def name_object(triple: np.ndarray) -> str:
+    """The name of a (type, color, state) triple with its article: "a red ball", "an open green door"."""
     kind, color, state = triple.tolist()
     if kind == WALL:
         return "a wall"

@@ -150,6 +150,24 @@ class Run:
             run._open()
         return run
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        """Options, last metrics and the loss as HTML, for notebooks; also of a run that another process writes."""
+        from babyai.render.notebook import html_curve, html_table
+
+        try:
+            described = read_config(self.folder)
+        except RunError as error:
+            return html_table(repr(self), {"no run": str(error)})
+        rows = read_rows(self.folder)
+        page = html_table(f"{self.folder}: {described['kind']}", described["config"])
+        if rows:
+            page += html_table(f"row {len(rows)}", _flatten(rows[-1]))
+        losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
+        return page + (html_curve("loss", losses) if losses else "")
+
     # ------------------------------------------------------------ log
 
     def log(self, row: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ The compiled judge works on the codes in the world record. `Mission.read(world)`
     d           ("the" | "a") [color] noun [place]
 """
 
+import contextlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -177,6 +178,30 @@ def parse_mission(text: str) -> Mission:
         MissionError: The sentence is not in the Baby Language.
     """
     return _Parser(text).parse_mission()
+
+
+def complete_mission(text: str) -> list[str]:
+    """The phrases with which a sentence can go on; those that complete its last word, if that has no space after it.
+
+    An empty list means that the text is not the beginning of a sentence, or cannot go on.
+    """
+    words = text.lower().split()
+    partial = words.pop() if words and not text[-1].isspace() else ""
+    known = " ".join(words)
+    parser = _Parser(known)
+    with contextlib.suppress(MissionError):
+        parser.parse_mission()
+    # Only the phrases after which the parser has nothing to object to but the end of the sentence.
+    phrases = dict.fromkeys(parser.expected if known else VERB_CODES)
+    return [phrase for phrase in phrases if phrase.startswith(partial) and _is_beginning(f"{known} {phrase}")]
+
+
+def _is_beginning(text: str) -> bool:
+    """Whether the text is a sentence or the beginning of one."""
+    parser = _Parser(text)
+    with contextlib.suppress(MissionError):
+        parser.parse_mission()
+    return not parser.words[parser.position]
 
 
 def tokenize(text: str) -> np.ndarray:

@@ -48,6 +48,11 @@ class AttentionEncoder(nn.Module):
 
     def attend(self, words: Tensor, tokens: Tensor, state: Tensor) -> Tensor:
         """words: (B, L, 256), tokens: (B, L), state: (B, 2 * memory_dim) -> (B, 256)."""
+        weights = self.attention_weights(words, tokens, state)
+        return torch.einsum("bl,bld->bd", weights.to(words.dtype), words)
+
+    def attention_weights(self, words: Tensor, tokens: Tensor, state: Tensor) -> Tensor:
+        """How much each word matters in a state: (B, L) float32, each row sums to 1."""
         key = self.key(state.to(self.key.weight.dtype)).to(words.dtype)
         scores = torch.einsum("bld,bd->bl", words, key).float() + WORD_SCORE * (tokens != 0)
-        return torch.einsum("bl,bld->bd", scores.softmax(1).to(words.dtype), words)
+        return scores.softmax(1)

@@ -1,0 +1,184 @@
+"""One player's game: a world, the actions so far, and what the page shows of them. No network in here."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from babyai.demos.record import Recorder
+from babyai.expert.expert import Expert, UnsolvableError
+from babyai.levels.layout import TEXT_OF_CELL, cell_text, grid_cells
+from babyai.render.frame import visible_cells
+from babyai.render.scene import Scene, take_scene
+from babyai.render.text import describe_view
+from babyai.web.mind import Mind
+from babyai.world.codes import TRIPLES, Action
+from babyai.world.state import position_of
+
+UNSEEN_TEXT = "??"
+# The text of a cell in the notation of layouts, by its (type, color, state).
+TEXT_OF_TRIPLE = {tuple(TRIPLES[cell].tolist()): text for cell, text in TEXT_OF_CELL.items()}
+
+
+class Game:
+    """An episode that a person plays, with undo, missions of their own, and help from the expert.
+
+    Args:
+        level: Level's name.
+        seed: Random seed of the episode.
+        mission: A mission in the Baby Language; default: the level's own.
+    """
+
+    def __init__(self, level: str, seed: int, mission: str | None = None) -> None:
+        self.recorder = Recorder(level, seed)
+        self.own_mission = False
+        self.helped = False
+        self.saved = False
+        self._expert: Expert | None = None
+        self._plan: list[str] = []
+        self._mind: Mind | None = None
+        if mission is not None:
+            self.instruct(mission)
+
+    @property
+    def success(self) -> bool:
+        """Whether the episode has ended successfully."""
+        return self.recorder.success
+
+    def act(self, action: int) -> None:
+        """Takes an action; does nothing if the episode is over."""
+        if self.recorder.done:
+            return
+        # The expert must know every action in order to go on from any state.
+        if self._expert is not None:
+            try:
+                self._advise()
+            except UnsolvableError:
+                self._expert = None
+        self.recorder.act(action)
+
+    def undo(self) -> bool:
+        """Undoes the last action; returns False if there is none."""
+        self._expert = None
+        self._plan = []
+        return self.recorder.undo()
+
+    def instruct(self, mission: str) -> None:
+        """Starts a new episode in the world as it is now, with another mission.
+
+        Raises:
+            ValueError: The sentence is not in the Baby Language, or does not fit this world.
+        """
+        self.recorder.engine.instruct(0, mission)
+        self.recorder.forget()
+        self.own_mission = True
+        self.saved = False
+        self._expert = None
+        self._plan = []
+        if self._mind is not None:
+            self._mind.forget()
+
+    def let_expert_act(self) -> None:
+        """Takes the action that the expert advises.
+
+        Raises:
+            UnsolvableError: There is none.
+        """
+        if not self.recorder.done:
+            self.recorder.act(self._advise())
+            self.helped = True
+
+    def watch_with(self, mind: Mind | None) -> None:
+        """Shows what an agent thinks from now on; None shows no agent."""
+        self._mind = mind
+
+    def let_agent_act(self) -> None:
+        """Takes the most probable action of the agent that watches.
+
+        Raises:
+            ValueError: No agent watches.
+        """
+        if self._mind is None:
+            raise ValueError("no agent has been chosen")
+        if not self.recorder.done:
+            self._mind.follow(self.recorder)
+            self.act(self._mind.choice)
+            self.helped = True
+
+    def _advise(self) -> int:
+        """The expert's advice in the current state."""
+        recorder = self.recorder
+        if self._expert is None:
+            self._expert = Expert(recorder.engine)
+            advice = self._expert.advise()
+        else:
+            advice = self._expert.advise(recorder.actions[-1] if recorder.actions else None)
+        self._plan = self._expert.plan()
+        return advice
+
+    def save(self, path: Path, person: str) -> int:
+        """Appends the finished episode to a file of demonstrations, once; returns the file's number of rows.
+
+        Raises:
+            ValueError: The mission is not the one that level and seed give, so replaying would not reproduce it; or the
+                expert or an agent has played a part of it, so it is not a person's.
+        """
+        if self.helped:
+            raise ValueError("not recorded: the expert or an agent has played a part of it")
+        if self.own_mission:
+            raise ValueError("not recorded: a demonstration is a seed and actions, and your own mission is in neither")
+        rows = self.recorder.save(path, person)
+        self.saved = True
+        return rows
+
+    def state(self) -> dict[str, Any]:
+        """What the page shows."""
+        actions = self.recorder.actions
+        scene = take_scene(self.recorder.engine, action=actions[-1] if actions else None)
+        mind = None if self._mind is None else self._mind.follow(self.recorder)
+        page = {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions)}
+        return page | {"mind": mind, "plan": self._plan} | describe_scene(scene)
+
+
+def describe_scene(scene: Scene) -> dict[str, Any]:
+    """A scene as JSON types; cells are pairs of characters, as in layouts."""
+    world = scene.world
+    x, y = position_of(world.agent)
+    return {
+        "level": scene.level,
+        "seed": scene.seed,
+        "mission": scene.mission,
+        "step": scene.step,
+        "max_steps": scene.max_steps,
+        "action": None if scene.action is None else scene.action.name,
+        "carrying": cell_text(world.carrying) if world.carrying else None,
+        "carried": scene.carried,
+        "outcome": scene.outcome,
+        "verdict": scene.verdict,
+        "reward": scene.reward,
+        "agent": [x, y, int(world.agent_dir)],
+        "grid": ["".join(map(cell_text, row)) for row in grid_cells(world).tolist()],
+        "visible": ["".join(map(str, row)) for row in visible_cells(world, scene.view).astype(int).tolist()],
+        "view": _view_rows(scene.view),
+        "description": describe_view(scene.view),
+    }
+
+
+def _view_rows(view: np.ndarray) -> list[str]:
+    """The agent's view, row by row from the farthest to its own."""
+    cells = [[TEXT_OF_TRIPLE.get(tuple(triple), UNSEEN_TEXT) for triple in column] for column in view.tolist()]
+    return ["".join(row) for row in zip(*cells, strict=True)]
+
+
+def check_action(action: Any) -> int:
+    """The action as an int.
+
+    Raises:
+        ValueError: It is not the number or the name of an action.
+    """
+    if isinstance(action, str) and action in Action.__members__:
+        return int(Action[action])
+    if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < len(Action):
+        return action
+    names = ", ".join(each.name for each in Action)
+    raise ValueError(f"unknown action {action!r}; expected 0..{len(Action) - 1} or one of {names}")

@@ -1,0 +1,261 @@
+// The page: shows the state that the server sends, and sends what the player does.
+
+import { Connection } from "./connection.js";
+import { Demos } from "./demos.js";
+import { showMind } from "./mind.js";
+import { MissionInput } from "./mission.js";
+import { drawIcon, drawView, drawWorld } from "./tiles.js";
+
+const KEYS = {
+  ArrowLeft: "left", ArrowRight: "right", ArrowUp: "forward",
+  p: "pickup", d: "drop", t: "toggle", " ": "toggle", Enter: "done",
+};
+
+const element = (id) => document.getElementById(id);
+// The state of the game; what is shown differs from it during a replay.
+let state = null;
+let shown = null;
+let timer = null;
+
+const connection = new Connection((reason) => {
+  stop();
+  say(`${reason} Start it again and reload this page.`);
+});
+const mission = new MissionInput(connection, tryMission);
+const demos = new Demos(connection, replay);
+
+// ------------------------------------------------------------ showing
+
+function draw(next) {
+  shown = next;
+  const options = { letters: element("letters").checked, hide: element("hidden").checked };
+  drawWorld(element("grid"), shown, options);
+  drawView(element("view"), shown, options);
+  drawIcon(element("carrying-icon"), shown.carrying, options);
+}
+
+function show(next) {
+  state = next;
+  draw(state);
+  element("mission").textContent = state.mission;
+  element("carrying").textContent = state.carried;
+  const left = state.max_steps - state.step;
+  element("steps").textContent = `${left} of ${state.max_steps}`;
+  element("progress").max = state.max_steps;
+  element("progress").value = left;
+  element("action").textContent = state.action ?? "none";
+  element("reward").textContent = state.reward.toFixed(3);
+  element("verdict").hidden = !state.verdict;
+  element("verdict").dataset.outcome = state.outcome;
+  const hint = state.outcome === "success" ? "press n for the next mission" : "press u to undo, n for the next mission";
+  element("verdict").textContent = state.verdict ? `${sign(state.outcome)} ${state.verdict}: ${hint}` : "";
+  element("undo").disabled = !state.can_undo;
+  for (const button of document.querySelectorAll("[data-action]")) button.disabled = state.outcome !== "playing";
+  element("grid").setAttribute("aria-label", `The world. ${state.description.join(". ")}`);
+  element("description").replaceChildren(...state.description.map(listItem));
+  showMind(state.mind);
+  element("plan-part").hidden = state.plan.length === 0;
+  element("plan").replaceChildren(...state.plan.map(listItem));
+  if (state.note) demos.note(state.note);
+  document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
+}
+
+const sign = (outcome) => (outcome === "success" ? "✓" : "✗");
+
+function listItem(text) {
+  const item = document.createElement("li");
+  item.textContent = text;
+  return item;
+}
+
+function say(text) {
+  element("message").textContent = text;
+  element("message").hidden = !text;
+}
+
+// ------------------------------------------------------------ playing
+
+async function ask(message) {
+  const answer = await connection.ask(message);
+  if (answer.type === "state") {
+    say("");
+    show(answer);
+    return true;
+  }
+  if (answer.type === "error") say(answer.message);
+  stop();
+  return false;
+}
+
+async function start(level, seed, own = null) {
+  stop();
+  const message = { do: "start", level, seed };
+  if (own) message.mission = own;
+  if (!(await ask(message))) return;
+  element("level").value = state.level;
+  element("seed").value = state.seed;
+  showTask();
+  remember();
+  mission.close();
+}
+
+// A link with this address shows the same mission.
+function remember() {
+  const query = new URLSearchParams({ level: state.level, seed: state.seed });
+  if (state.own_mission) query.set("mission", state.mission);
+  history.replaceState(null, "", `?${query}`);
+  document.title = `BabyAI: ${state.mission}`;
+}
+
+function act(action) {
+  stop();
+  if (state?.outcome === "playing") ask({ do: "act", action });
+}
+
+function undo() {
+  stop();
+  if (state?.can_undo) ask({ do: "undo" });
+}
+
+const chosen = () => [element("level").value, Number(element("seed").value)];
+const nextMission = () => start(element("level").value, state.seed + 1);
+const restart = () => start(...chosen());
+
+async function tryMission(text) {
+  if (!text) return;
+  stop();
+  const answer = await connection.ask({ do: "instruct", mission: text });
+  if (answer.type === "error") return mission.showError(answer.message);
+  if (answer.type !== "state") return;
+  show(answer);
+  remember();
+  mission.close();
+  element("own").blur();
+}
+
+// ------------------------------------------------------------ the expert, agents, and replays
+
+const who = () => (element("who").value ? "agent" : "expert");
+
+async function listAgents() {
+  const answer = await connection.ask({ do: "agents" });
+  for (const name of answer.names ?? []) element("who").append(new Option(name, name));
+}
+
+async function choose() {
+  stop();
+  if (!(await ask({ do: "choose", agent: element("who").value || null }))) element("who").value = "";
+}
+
+function stop() {
+  clearTimeout(timer);
+  timer = null;
+  element("expert").setAttribute("aria-pressed", "false");
+  element("expert").querySelector("span").textContent = "Play";
+}
+
+function run(step) {
+  element("expert").setAttribute("aria-pressed", "true");
+  element("expert").querySelector("span").textContent = "Pause";
+  let due = performance.now();
+  const tick = async () => {
+    if (!(await step())) return stop();
+    if (timer === null) return;
+    // Steps are due at fixed times, so that waiting for the server does not slow them down.
+    due = Math.max(due + 1000 / Number(element("speed").value), performance.now() - 50);
+    timer = setTimeout(tick, Math.max(0, due - performance.now()));
+  };
+  timer = setTimeout(tick, 0);
+}
+
+function playExpert() {
+  if (timer !== null) return stop();
+  run(async () => state.outcome === "playing" && (await ask({ do: who() })) && state.outcome === "playing");
+}
+
+function stepExpert() {
+  stop();
+  if (state?.outcome === "playing") ask({ do: who() });
+}
+
+// Shows a demonstration; the game itself stays where it is.
+function replay(states) {
+  stop();
+  const current = state;
+  let step = 0;
+  run(async () => {
+    if (step === states.length) {
+      demos.note("End of the replay. Any action goes on with your game.");
+      return false;
+    }
+    show({ ...current, ...states[step], mind: null, plan: [] });
+    state = { ...current };
+    step += 1;
+    return true;
+  });
+}
+
+// ------------------------------------------------------------ keyboard, buttons, start
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const target = event.target;
+  if (target.matches("input:not([type=checkbox]):not([type=range]), select, textarea")) return;
+  // Space and Enter press a focused button.
+  if (target.matches("button, summary, input") && (event.key === " " || event.key === "Enter")) return;
+  if (target.matches("input[type=range]") && event.key.startsWith("Arrow")) return;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const commands = { u: undo, n: nextMission, r: restart, e: playExpert, s: stepExpert };
+  if (key in KEYS) act(KEYS[key]);
+  else if (key in commands) commands[key]();
+  else return;
+  event.preventDefault();
+}
+
+function showTask() {
+  element("task").textContent = element("level").selectedOptions[0]?.title ?? "";
+}
+
+async function listLevels() {
+  const levels = await (await fetch("levels.json")).json();
+  for (const [label, paper] of [["The paper's levels", true], ["More levels", false]]) {
+    const group = document.createElement("optgroup");
+    group.label = label;
+    for (const level of levels.filter((each) => each.paper === paper)) {
+      const option = new Option(level.name, level.name);
+      option.title = level.task;
+      group.append(option);
+    }
+    element("level").append(group);
+  }
+}
+
+async function begin() {
+  document.addEventListener("keydown", onKey);
+  for (const button of document.querySelectorAll("[data-action]")) {
+    button.addEventListener("click", () => act(button.dataset.action));
+  }
+  element("undo").addEventListener("click", undo);
+  element("next").addEventListener("click", nextMission);
+  element("restart").addEventListener("click", restart);
+  element("expert").addEventListener("click", playExpert);
+  element("expert-step").addEventListener("click", stepExpert);
+  element("speed").addEventListener("input", () => { element("speed-value").value = element("speed").value; });
+  element("who").addEventListener("change", choose);
+  element("level").addEventListener("change", restart);
+  element("seed").addEventListener("change", restart);
+  for (const id of ["letters", "hidden"]) element(id).addEventListener("change", () => shown && draw(shown));
+  new ResizeObserver(() => shown && draw(shown)).observe(element("grid").parentElement);
+  await Promise.all([listLevels(), connection.open()]);
+  const query = new URLSearchParams(location.search);
+  await start(query.get("level") ?? "GoToLocal", Number(query.get("seed") ?? 0), query.get("mission"));
+  listAgents();
+  // A wrong link still leads to a game.
+  if (!state) {
+    const reason = element("message").textContent;
+    await start("GoToLocal", 0);
+    say(reason);
+  }
+}
+
+begin();

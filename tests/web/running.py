@@ -1,0 +1,61 @@
+"""A server in a thread, on a free port, and clients for it."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+from babyai.web.access import Access, make_access
+from babyai.web.server import make_server
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server."""
+
+    port: int
+    access: Access
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        """The address of the page."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def connect(self, **options: Any) -> ClientConnection:
+        """A new session."""
+        return connect(f"ws://127.0.0.1:{self.port}/play", open_timeout=30, **options)
+
+
+@contextmanager
+def running(folder: Path, host: str = "127.0.0.1", agents: Path | None = None, **limits: Any) -> Iterator[Running]:
+    """A server that runs within."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    access = make_access(host, port)
+    server = make_server(access, folder, agents or folder, **limits)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        yield Running(port, access, folder)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()
+
+
+def ask(client: ClientConnection, **message: Any) -> dict[str, Any]:
+    """The answer to a message."""
+    client.send(json.dumps(message))
+    return json.loads(client.recv(timeout=60))

@@ -1,0 +1,114 @@
+"""Watching an agent: it acts as in evaluation, whoever has played before; its name cannot lead out of the folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from babyai.agents.agent import Agent
+from babyai.evaluation.players import AgentPlayer
+from babyai.evaluation.watch import play_scenes
+from babyai.web.session import Session
+
+LEVEL = "GoToObjS4"
+
+
+def tell(session: Session, **message: Any) -> dict[str, Any]:
+    return session.answer(json.dumps(message))
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("web") / "agents"
+    Agent.create("bow_endpool_res", seed=3, memory_dim=16).save(folder / "small")
+    Agent.create("bow_endpool_res", "big", seed=1, memory_dim=16).save(folder / "run-1.b" / "checkpoints" / "000000001")
+    Agent.create("pixels_endpool_res", seed=1, memory_dim=16).save(folder / "pixels")
+    Agent.create(seed=0, memory_dim=16).save(folder.parent / "outside")
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture
+def session(agents: Path, tmp_path: Path) -> Session:
+    session = Session(tmp_path, agents)
+    tell(session, do="start", level=LEVEL, seed=4)
+    return session
+
+
+def test_agents_and_runs_are_listed(session: Session, tmp_path: Path) -> None:
+    assert tell(session, do="agents")["names"] == ["pixels", "run-1.b", "small"]
+    assert tell(Session(tmp_path, tmp_path / "nothing"), do="agents")["names"] == []
+
+
+@pytest.mark.parametrize("name", ["small", "run-1.b", "pixels"])
+def test_an_agent_acts_as_in_evaluation(session: Session, agents: Path, name: str) -> None:
+    state = tell(session, do="choose", agent=name)
+    player = AgentPlayer(Agent.load(agents / name, device="cpu").model)
+    for scene in list(play_scenes(player, LEVEL, 4))[1:]:
+        probs = state["mind"]["probs"]
+        assert abs(sum(probs.values()) - 1) < 1e-3 and len(state["mind"]["values"]) == scene.step
+        state = tell(session, do="agent")
+        assert scene.action is not None and state["action"] == scene.action.name == max(
+            probs, key=lambda each: probs[each]
+        )
+    assert state["outcome"] == scene.outcome
+    attention = state["mind"]["attention"]
+    if name == "run-1.b":
+        assert " ".join(word for word, _ in attention) == state["mission"]
+        assert abs(sum(weight for _, weight in attention) - 1) < 1e-3
+    else:
+        assert attention == []
+
+
+@pytest.mark.parametrize("name", ["small", "run-1.b"])
+def test_its_memory_is_that_of_the_episode(session: Session, name: str) -> None:
+    tell(session, do="choose", agent=name)
+    thoughts = [tell(session, do="act", action=action)["mind"] for action in (0, 2, 1, 1)]
+    # Undoing and choosing it anew build the memory again.
+    for before in thoughts[-2::-1]:
+        assert same(tell(session, do="undo")["mind"], before)
+    tell(session, do="choose", agent=None)
+    for action in (2, 1):
+        assert tell(session, do="act", action=action)["mind"] is None
+    assert same(tell(session, do="choose", agent=name)["mind"], thoughts[2])
+    # Another mission, and another episode, start without memory.
+    assert len(tell(session, do="instruct", mission="pick up a object")["mind"]["values"]) == 1
+    assert len(tell(session, do="start", level=LEVEL, seed=5)["mind"]["values"]) == 1
+
+
+def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    numbers = [[*each["probs"].values(), *each["values"]] for each in (first, second)]
+    return len(numbers[0]) == len(numbers[1]) and np.allclose(*numbers, atol=1e-3)
+
+
+def test_what_an_agent_played_is_not_recorded(session: Session, tmp_path: Path) -> None:
+    tell(session, do="record", file="mine")
+    tell(session, do="choose", agent="small")
+    tell(session, do="agent")
+    while (state := tell(session, do="expert"))["outcome"] == "playing":
+        pass
+    assert state["outcome"] == "success" and "an agent" in state["note"] and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside", "..", ".", "", "/etc", "small/../../outside", "linked", "empty", "nobody", 3, ["small"]]
+)
+def test_names_cannot_leave_the_folder(session: Session, agents: Path, name: Any) -> None:
+    if not (agents / "linked").exists():
+        (agents / "linked").symlink_to(agents.parent / "outside")
+    assert tell(session, do="choose", agent=name)["type"] == "error"
+    assert tell(session, do="act", action=0)["mind"] is None
+    assert tell(session, do="agent") == {"type": "error", "message": "no agent has been chosen"}
+    (agents / "linked").unlink()
+
+
+def test_code_that_a_checkpoint_names_is_not_run(session: Session, agents: Path) -> None:
+    Agent.create("tests.agents.own_policies:Memoryless").save(agents / "custom")
+    try:
+        answer = tell(session, do="choose", agent="custom")
+        assert answer["type"] == "error" and "own_policies" in answer["message"]
+    finally:
+        (agents / "custom" / "model.safetensors").unlink()
+        (agents / "custom").rmdir()
