@@ -30,7 +30,7 @@ from babyai.render.blit import blit_views, rgb_views, view_tiles
 from babyai.render.frame import draw_world
 from babyai.render.text import draw_text
 from babyai.world.language import detokenize
-from babyai.world.state import ENDED, ORIGIN, STRIDE
+from babyai.world.state import ENDED, NOT_RESET, ORIGIN, STRIDE
 
 RENDER_MODES = ("rgb_array", "ansi")
 OBSERVATIONS = tuple(kind for kind in get_args(Observation) if kind != "text")
@@ -432,7 +432,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         from babyai.render.notebook import html_scene
         from babyai.render.scene import take_scene
 
-        if not self._was_reset:
+        if (self.engine.worlds.status == NOT_RESET).any():
             return html.escape(repr(self))
         shown = [html_scene(take_scene(self.engine, i), tile_size=16) for i in range(min(4, self.num_envs))]
         return f"<p>{html.escape(repr(self))}, the first {len(shown)}:</p>{''.join(shown)}"

@@ -89,8 +89,9 @@ class FrameLearner:
     @torch.no_grad()
     def _update_average(self) -> None:
         decay = min(self.options.ema_decay, (1 + self.num_steps) / (10 + self.num_steps))
-        averages = list(self.average.parameters())
-        torch._foreach_lerp_(averages, list(self.policy.parameters()), 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
+        averages: list[Tensor] = list(self.average.parameters())
+        weights: list[Tensor] = list(self.policy.parameters())
+        torch._foreach_lerp_(averages, weights, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
 
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call; waits for the device."""

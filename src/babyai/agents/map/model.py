@@ -1,7 +1,7 @@
 """The map agent's network: a transformer over what it remembers and the words of the mission."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -110,7 +110,7 @@ class MapPolicy(nn.Module):
 def captured_update(device: torch.device) -> CudaGraphFunction:
     """`update_memory` as a CUDA graph: hundreds of short kernels, which take longer to launch than to run."""
     tables = make_tables(device)
-    return CudaGraphFunction(lambda *inputs: update_memory(*inputs, tables), device)
+    return CudaGraphFunction(partial(update_memory, tables=tables), device)
 
 
 class TokenEmbedding(nn.Module):
@@ -204,7 +204,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
         from torch.nn.attention.varlen import varlen_attn
 
-        return varlen_attn(query, key, value, ends, ends, longest, longest)
+        attended = varlen_attn(query, key, value, ends, ends, longest, longest)
+        assert isinstance(attended, Tensor)
+        return attended
     return attend_padded(query, key, value, ends, longest)
 
 
