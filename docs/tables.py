@@ -4,9 +4,11 @@ A table is between two comments, `<!-- name: begin -->` and `<!-- name: end -->`
 tables are up to date.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from babyai.evaluation.paper import BASELINES
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS, Level
 from babyai.world.codes import VOCABULARY
 from babyai.world.state import WORLD
@@ -50,6 +52,24 @@ def record_table() -> str:
         kind = dtype.base.name + (f"[{dtype.shape[0]}]" if dtype.shape else "")
         rows.append([str(offset), f"`{name}`", kind, FIELDS[name]])
     return markdown_table(["byte", "field", "type", "meaning"], rows)
+
+
+def map_table() -> str:
+    """Returns the map agent's validation results after its last stretch of training, next to the paper's."""
+    stretch = json.loads((DOCS.parent / "results/map/stretches.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    missions = {result["missions"] for result in stretch["validation"].values()}
+    rows = []
+    for name in PAPER_LEVELS:
+        ours = stretch["validation"][name]
+        rate, low, high = (100 * ours[key] for key in ("success_rate", "low", "high"))
+        theirs = BASELINES[name]
+        figure = f"**{rate:.1f}** ({low:.1f} to {high:.1f})"
+        rows.append([name, f"{theirs.success_10:g}", f"{theirs.success_11:g}", figure])
+    titles = ["level", "paper, 1.0", "paper, 1.1", f"map agent, {missions.pop()} missions"]
+    frames = stretch["frames"] / 1e6
+    time = f"{stretch['gpu_minutes']:g} minutes on one {stretch['gpu']}"
+    origin = f"After {frames:.1f} million frames, {time} (commit {stretch['commit']})."
+    return f"{origin}\n\n{markdown_table(titles, rows)}"
 
 
 FIELDS = {
@@ -102,6 +122,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "levels": ("levels.md", levels_table),
     "vocabulary": ("language.md", vocabulary_table),
     "record": ("architecture.md", record_table),
+    "map": ("map-agent.md", map_table),
 }
 
 
