@@ -117,7 +117,7 @@ class MapConfig:
     """Width of the transformer."""
     layers: int = 6
     """Number of layers."""
-    heads: int = 8
+    heads: int = 4
     """Attention heads."""
     pixels: bool = False
     """Always False: it reads symbolic views."""
@@ -137,7 +137,7 @@ class MapConfig:
     def of(cls, size: str = "big", **settings: object) -> "MapConfig":
         """The configuration of a size, with any of its settings changed."""
         _check_names(cls, settings)
-        implied = {"dim": 128, "layers": 4, "heads": 4} if size == "small" else {}
+        implied = {"dim": 128, "layers": 4, "heads": 2} if size == "small" else {}
         return replace(cls(size=size), **(implied | settings))  # pyright: ignore[reportArgumentType]
 
 

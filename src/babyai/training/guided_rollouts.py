@@ -1,8 +1,9 @@
 """Roll-ins of large-scale DAgger: expert and agent take turns at the wheel, and the expert labels every frame.
 
-An episode is played in one of two ways. *Solo*: the agent plays alone, with argmax actions, until it succeeds or is
-too slow; then it has failed, and the expert finishes. *Mixed*: who acts changes at random. Solo episodes measure how
-often the agent fails on each level; levels are drawn accordingly.
+An episode is played in one of two ways. *Solo*: the agent plays alone, with argmax actions, until it succeeds, is too
+slow, or has disagreed with the expert too often; then it has failed, and the expert finishes. *Mixed*: who acts changes
+at random, and the agent more often hands back where it disagrees. Without that, most frames would show an agent that
+goes around in circles. Solo episodes measure how often the agent fails on each level; levels are drawn accordingly.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,10 @@ from babyai.training.frame_buffer import NO_LABEL, LabeledFrames
 # A solo episode fails after this many steps, or this part of its time limit, whichever is more.
 SOLO_STEPS = 40
 SOLO_LIMIT = 0.3
+# And after this many disagreements with the expert.
+SOLO_DISAGREEMENTS = 10
+# Probability that the agent hands back after a disagreement, in a mixed episode.
+HAND_BACK_DISAGREEING = 0.1
 # How much a solo episode changes the failure rate of its level, and the least weight of a level.
 FAILURE_RATE = 0.02
 LEAST_WEIGHT = 0.1
@@ -83,6 +88,8 @@ class GuidedRollouts:
         self._is_solo = np.zeros(worlds, dtype=bool)
         self._is_greedy = np.zeros(worlds, dtype=bool)
         self._agent_drives = np.zeros(worlds, dtype=bool)
+        self._disagrees = np.zeros(worlds, dtype=bool)
+        self._disagreements = np.zeros(worlds, dtype=np.int64)
         self._starts = np.ones(worlds, dtype=bool)
         self._actions = np.full(worlds, -1, dtype=np.int64)
         # Of frames that the agent acted on: how many, and how many with the expert's action. Of solo episodes: how
@@ -140,11 +147,12 @@ class GuidedRollouts:
         """
         lost = self._labels < 0
         self._actions = np.where(lost, 0, self._labels)
+        driven = self._agent_drives
         if chosen is not None:
-            driven = self._agent_drives
             self._actions[driven] = chosen.numpy()
-            agreed = driven & (self._actions == self._labels)
-            self._agent_frames += np.count_nonzero(driven), np.count_nonzero(agreed)
+        self._disagrees = driven & (self._actions != self._labels)
+        self._disagreements += self._disagrees
+        self._agent_frames += np.count_nonzero(driven), np.count_nonzero(driven & ~self._disagrees)
         self.engine.step(self._actions)
         self._finish_solo_episodes()
         # The expert cannot continue an episode without advice.
@@ -184,12 +192,15 @@ class GuidedRollouts:
         self._is_solo[chosen] = self.agent_plays & (self._rng.random(count) < self.solo)
         self._is_greedy[chosen] = self._is_solo[chosen] | (self._rng.random(count) < 0.5)
         self._agent_drives[chosen] = self._is_solo[chosen]
+        self._disagreements[chosen] = 0
+        self._disagrees[chosen] = False
 
     def _finish_solo_episodes(self) -> None:
         """Counts solo episodes that succeeded or failed; after a failure, the expert drives."""
         worlds = self.engine.worlds
         late = worlds.step_count > np.maximum(SOLO_STEPS, SOLO_LIMIT * worlds.max_steps)
-        over = self._is_solo & (self.engine.done | late)
+        stuck = self._disagreements >= SOLO_DISAGREEMENTS
+        over = self._is_solo & (self.engine.done | late | stuck)
         succeeded = over & (self.engine.rewards > 0)
         for world in np.flatnonzero(over):
             level = worlds.level[world]
@@ -201,7 +212,8 @@ class GuidedRollouts:
     def _change_drivers(self) -> None:
         """In mixed episodes, the agent takes over or hands back at random."""
         draws = self._rng.random(self.num_worlds)
-        drives = np.where(self._agent_drives, draws >= self.hand_back, draws < self.take_over)
+        hand_back = np.where(self._disagrees, HAND_BACK_DISAGREEING, self.hand_back)
+        drives = np.where(self._agent_drives, draws >= hand_back, draws < self.take_over)
         self._agent_drives = np.where(self._is_solo, self._agent_drives, drives & self.agent_plays)
 
     def _to_device(self, array: np.ndarray) -> Tensor:

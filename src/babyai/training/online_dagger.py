@@ -9,6 +9,7 @@ an exponential moving average of the weights.
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any
 
@@ -132,20 +133,33 @@ class OnlineDagger(Algorithm):
             threads=threads,
         )
         self._rows = 0
+        self._thread = ThreadPoolExecutor(1)
+
+    def close(self) -> None:
+        """Stops the thread that steps the worlds."""
+        self._thread.shutdown()
 
     def update(self) -> None:
         """One step of all worlds, and one gradient step."""
         labeled = self.rollouts.observe()
         self.buffer.add(labeled)
         chosen = self.rollouts.choose(labeled.frames)
-        if self.learner.on_gpu:
-            # The worlds are stepped while the GPU makes the gradient step: wait for the actions only.
-            decided = torch.cuda.Event()
-            decided.record()
-            self._learn()
+        # The worlds are stepped by another thread while this one launches the gradient step.
+        stepped = self._thread.submit(self._step_worlds, chosen, self._record_event())
+        self._learn()
+        stepped.result()
+
+    def _record_event(self) -> torch.cuda.Event | None:
+        """An event that the GPU reaches when the actions are known."""
+        if not self.learner.on_gpu:
+            return None
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
+    def _step_worlds(self, chosen: Tensor | None, decided: torch.cuda.Event | None) -> None:
+        if decided is not None:
             decided.synchronize()
-        else:
-            self._learn()
         self.rollouts.step(chosen)
 
     def _learn(self) -> None:

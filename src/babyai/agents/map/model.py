@@ -1,6 +1,5 @@
 """The map agent's network: a transformer over what it remembers and the words of the mission."""
 
-from collections.abc import Sequence
 from functools import cache, partial
 
 import torch
@@ -39,7 +38,7 @@ class MapPolicy(nn.Module):
     # The number of tokens differs from batch to batch, which a CUDA graph does not allow.
     cuda_graphs = False
 
-    def __init__(self, dim: int = 256, layers: int = 6, heads: int = 8) -> None:
+    def __init__(self, dim: int = 256, layers: int = 6, heads: int = 4) -> None:
         super().__init__()
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads, but {dim} is none of {heads}")
@@ -114,7 +113,11 @@ def captured_update(device: torch.device) -> CudaGraphFunction:
 
 
 class TokenEmbedding(nn.Module):
-    """Embeds all tokens, each sort in its own way, at their positions in the packed sequence."""
+    """Embeds all tokens, each sort in its own way, at their positions in the packed sequence.
+
+    The gradient of a lookup takes longer than the lookup. Two features of the same token are therefore looked up
+    together, in the sum of their tables; see `_look_up_both`.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -140,17 +143,13 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """(T, dim)."""
-        dtype = self.patch.weight.dtype
-        agent = self.agent + self.carried(tokens.carried) + self.carried_place(tokens.carried_place)
+        agent = self.agent + _look_up_both(self.carried, self.carried_place, tokens.carried, tokens.carried_place)
         for table, action in zip(self.last_actions, tokens.last_actions.unbind(1), strict=True):
             agent = agent + table(action)
-        features = zip(self.cell, tokens.patches.unbind(1), strict=True)
-        cells = _total([table(codes) for table, codes in features])
-        patches = self.patch(cells.flatten(1)) + self.patch_index(tokens.patch_index)
+        patches = self.patch(self._embed_cells(tokens.patches)) + self.patch_index(tokens.patch_index)
         events = self.event_kind(tokens.event_kind) + self._embed_classes(tokens.event_class)
-        for table, rank in zip(self.event_rank, tokens.event_rank.unbind(1), strict=True):
-            events = events + table(rank)
-        words = self.word(tokens.word) + self.word_index(tokens.word_index)
+        events = events + _look_up_both(*self.event_rank, *tokens.event_rank.unbind(1))
+        words = _look_up_both(self.word, self.word_index, tokens.word, tokens.word_index)
         total = len(agent) + len(patches) + len(events) + len(words)
         hidden = torch.zeros((total, self.dim), dtype=patches.dtype, device=agent.device)
         sorts = [
@@ -159,15 +158,34 @@ class TokenEmbedding(nn.Module):
         ]
         for at, embedded in sorts:
             hidden = hidden.index_copy(0, at, embedded.to(hidden.dtype))
-        return hidden.to(dtype)
+        return hidden
+
+    def _embed_cells(self, patches: Tensor) -> Tensor:
+        """(P, 9 * CELL_DIM); patches: (P, 4, 9). Few cells have traces or visits, so only those are looked up."""
+        contents, places, traces, visits = patches.unbind(1)
+        cells = _look_up_both(self.cell[0], self.cell[1], contents, places).flatten(0, 1)
+        for table, values in ((self.cell[2], traces), (self.cell[3], visits)):
+            (at,) = values.flatten().nonzero(as_tuple=True)
+            cells = cells.index_add(0, at, table(values.flatten()[at]).to(cells.dtype))
+        return cells.view(len(patches), -1)
 
     def _embed_classes(self, classes: Tensor) -> Tensor:
         """The thing of an event, and the sum of its neighbors; classes: (E, 5)."""
         content = classes // codes.NUM_PLACES
         place = classes % codes.NUM_PLACES
-        thing = self.event_content[0](content[:, 0]) + self.event_place[0](place[:, 0])
-        near = self.event_content[1](content[:, 1:]) + self.event_place[1](place[:, 1:])
-        return thing + (near * (classes[:, 1:, None] > 0)).sum(1)
+        thing = _look_up_both(self.event_content[0], self.event_place[0], content[:, 0], place[:, 0])
+        # Only what is dropped has neighbors.
+        event, side = (classes[:, 1:] > 0).nonzero(as_tuple=True)
+        tables = (self.event_content[1], self.event_place[1])
+        near = _look_up_both(*tables, content[event, 1 + side], place[event, 1 + side])
+        return thing.index_add(0, event, near)
+
+
+def _look_up_both(first: nn.Module, second: nn.Module, one: Tensor, other: Tensor) -> Tensor:
+    """The sum of two embeddings; the tables are small, and added up before the lookup."""
+    assert isinstance(first, nn.Embedding) and isinstance(second, nn.Embedding)
+    table = (first.weight[:, None] + second.weight).flatten(0, 1)
+    return functional.embedding(one * second.num_embeddings + other, table)
 
 
 class Layer(nn.Module):
@@ -219,7 +237,3 @@ def attend_padded(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longe
     padded = [part[index].transpose(1, 2) for part in (query, key, value)]
     attended = functional.scaled_dot_product_attention(*padded, attn_mask=present[:, None, None, :])
     return attended.transpose(1, 2)[present]
-
-
-def _total(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(tensors)).sum(0)
