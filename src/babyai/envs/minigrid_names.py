@@ -16,7 +16,7 @@ from babyai.engine import Engine
 from babyai.envs.minigrid_grid import Grid, WorldGrid
 from babyai.envs.minigrid_instructions import Instruction
 from babyai.envs.minigrid_objects import WALL_OBJECT, GridObject, Position
-from babyai.envs.minigrid_refusals import READ_ONLY, explain_missing, refuse_overrides
+from babyai.envs.minigrid_refusals import NOT_OFFERED, READ_ONLY, refuse_overrides
 from babyai.envs.minigrid_rooms import Room
 from babyai.envs.minigrid_tracking import TrackedObjects
 from babyai.levels.catalog import Level
@@ -40,9 +40,6 @@ class MinigridNames:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         refuse_overrides(cls)
-
-    def __getattr__(self, name: str) -> Any:
-        explain_missing(self, name)
 
     # ------------------------------------------------------------ the record
 
@@ -439,8 +436,19 @@ def _refuse_setting(name: str, reason: str) -> None:
     setattr(MinigridNames, name, getattr(MinigridNames, name).setter(refuse))
 
 
+def _explain_absence(name: str, reason: str) -> None:
+    """Makes a name that is not offered raise an AttributeError; `__getattr__` would slow down every other attribute."""
+
+    def refuse(self: Any, value: Any = None) -> Any:
+        raise AttributeError(f"{name!r} is Minigrid's and not offered here: {reason}", name=name, obj=self)
+
+    setattr(MinigridNames, name, property(refuse, refuse))
+
+
 for _name, _reason in READ_ONLY.items():
     _refuse_setting(_name, _reason)
+for _name, _reason in NOT_OFFERED.items():
+    _explain_absence(_name, _reason)
 
 
 def _rejects(env: Any, reject_fn: Callable[[Any, Position], bool] | None, position: Position) -> bool:

@@ -1,6 +1,6 @@
 """Minigrid's names that are not offered, each with a sentence that says what to use instead."""
 
-from typing import Any, NoReturn
+from typing import Any
 
 _BUILD = (
     "write a recipe for a level of your own (docs/adding-a-level.md), draw the world with "
@@ -57,14 +57,6 @@ READ_ONLY = {
 }
 # Methods that Minigrid calls on a subclass, and ours never does.
 _NEVER_CALLED = ("_gen_grid", "gen_mission", "_reward", "validate_instrs", "num_navs_needed", "gen_obs_grid")
-
-
-def explain_missing(owner: object, name: str) -> NoReturn:
-    """Raises the AttributeError for a name that `owner` does not have."""
-    message = f"{type(owner).__name__!r} object has no attribute {name!r}"
-    if name in NOT_OFFERED:
-        message = f"{name!r} is Minigrid's and not offered here: {NOT_OFFERED[name]}"
-    raise AttributeError(message, name=name, obj=owner)
 
 
 def refuse_overrides(cls: type[Any]) -> None:

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import gymnasium as gym
 import numpy as np
 
-from babyai import engine_kernels
 from babyai.engine import Engine
+from babyai.engine_kernels import OK, step_batch
 from babyai.envs.arguments import check_choice, check_options, find_limited_level
 from babyai.envs.generator import GeneratorLoan
 from babyai.envs.minigrid_names import MinigridNames
@@ -88,6 +88,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
     def _prepare_steps(self) -> None:
         """Builds the arguments of the step kernel once; building them at each step would take as long as the step."""
         engine = self.engine
+        self._tracked = None
         self._action = np.zeros(1, dtype=np.int64)
         self._step_arguments = (
             *(engine.kernel_worlds, self._action, engine.done, False, engine.view_size, engine._view_buffer),
@@ -151,7 +152,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         except (TypeError, OverflowError):
             self._action[0] = _single_action(action)
         engine = self.engine
-        if engine_kernels.step_batch(*self._step_arguments) != engine_kernels.OK:
+        if step_batch(*self._step_arguments) != OK:
             # The kernel has changed nothing, so the engine's own step raises the error that explains the problem.
             engine.step(self._action)
         if self._tracked is not None:
@@ -159,7 +160,11 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         reward = engine.rewards.item()
         terminated = engine.terminated.item()
         truncated = engine.truncated.item()
-        return self._observe(), reward, terminated, truncated, {"success": reward > 0}
+        # As in `_observe`, without the cost of the call.
+        observation = {"image": self._make_image(), "direction": engine.directions.item(), "mission": self.mission}
+        if self._observation == "text":
+            observation["text"] = "\n".join(describe_view(observation["image"]))
+        return observation, reward, terminated, truncated, {"success": reward > 0}
 
     def gen_obs(self) -> dict[str, Any]:
         """The observation of the current state."""
@@ -217,8 +222,8 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what `_prepare_steps` builds and what is only lent."""
         self._take_back_generator()
-        left_out = ("_action", "_step_arguments", "_make_image", "_lent", "_tracked")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        rebuilt = ("_action", "_step_arguments", "_make_image", "_lent", "_tracked")
+        return {name: value for name, value in vars(self).items() if name not in rebuilt}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -9,6 +9,8 @@ from babyai.world.language import detokenize
 class WorldView(MinigridNames):
     """What `get_attr`, `set_attr` and `call` of a vector environment address: world `index` of its engine."""
 
+    _vector_env: Any
+
     def __init__(self, vector_env: Any, index: int) -> None:
         own = {"_vector_env": vector_env, "engine": vector_env.engine, "_index": index}
         vars(self).update(own)
