@@ -30,10 +30,12 @@ ON_GPU = 10
 RESERVE_SECONDS = 30.0
 RESERVE_PART = 0.2
 # Bytes of an unfinished run in a state.
-RUN_BYTES = {"small": 19 * 2**20, "big": 320 * 2**20}
+RUN_BYTES = {"small": 17 * 2**20, "big": 320 * 2**20}
 ATTEMPTS = 2
 END_SECONDS = 3.0
 POLL_SECONDS = 0.5
+# Between two lines about progress.
+TELL_SECONDS = 15.0
 NEVER = float("inf")
 
 logger = logging.getLogger(__name__)
@@ -155,15 +157,18 @@ class _Worker:
         self.run: Run | None = None
         self.finishes = NEVER
         self.frames: tuple[float, float] | None = None
+        self.done = 0.0
 
     def start(self, run: Run, folder: Path, deadline: float, finishes: float) -> None:
         self.run = run
         self.finishes = finishes
         self.frames = None
+        self.done = 0.0
         self.connection.send((run, folder, deadline))
 
-    def count_frames(self, frames: float) -> None:
-        """Notes the first and the last number of frames that the run reported."""
+    def note_progress(self, done: float, frames: float) -> None:
+        """Notes what part of the run is done, and the first and the last number of frames that it reported."""
+        self.done = done
         self.frames = (self.frames[0] if self.frames else frames, frames)
 
     def ask_to_end(self) -> None:
@@ -204,6 +209,7 @@ class _Scheduler:
         self.deadline = self.end - min(RESERVE_SECONDS, RESERVE_PART * seconds) if plan.minutes else NEVER
         self.workers: list[_Worker] = []
         self.attempts: dict[str, int] = {}
+        self.last_told = started
         self.rows = read_rows(*([plan.results] if plan.results else [])).rows
 
     # ------------------------------------------------------------ the loop
@@ -216,7 +222,18 @@ class _Scheduler:
                 self.tell(f"{len(waiting)} runs are left; none can be finished, or kept unfinished, in the time left")
                 break
             waiting += self.receive()
+            self.tell_progress()
         self.stop_runs()
+
+    def tell_progress(self) -> None:
+        """Says from time to time how far the runs are."""
+        if time.time() - self.last_told < TELL_SECONDS:
+            return
+        self.last_told = time.time()
+        running = ", ".join(f"{worker.done:.0%}" for worker in self.busy())
+        done = self.summary.before + self.summary.measured
+        left = "" if self.plan.minutes is None else f"; {max(0.0, self.deadline - time.time()):.0f} s left"
+        self.tell(f"{done} of {self.summary.total} runs measured; in progress: {running or 'none'}{left}")
 
     def busy(self) -> list[_Worker]:
         return [worker for worker in self.workers if worker.run is not None]
@@ -278,12 +295,12 @@ class _Scheduler:
             assert run is not None
             what, content = self.receive_from(worker)
             if what == "progress":
-                worker.count_frames(content)
+                worker.note_progress(*content)
                 continue
             self.finish(worker)
             if what == "row":
                 self.add(run, *content)
-            elif what == "failed":
+            elif what == "failed" and not self.interrupted.is_set():
                 self.workers.remove(worker)
                 worker.ask_to_end()
                 worker.end(time.time() + END_SECONDS)
@@ -386,7 +403,7 @@ def _measure(connection: Connection, device: str, run: Run, folder: Path, deadli
     from babyai.training.provenance import describe_provenance
 
     try:
-        result = measure(run, folder, device, deadline, lambda done, frames: connection.send(("progress", frames)))
+        result = measure(run, folder, device, deadline, lambda *done: connection.send(("progress", done)))
         return ("unfinished", None) if result is None else ("row", (result, describe_provenance()))
     except Exception as error:
         logger.exception("%s failed", run.key)
