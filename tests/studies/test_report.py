@@ -83,6 +83,12 @@ def test_html_is_complete_in_itself_and_has_a_curve_for_each_run(report: Report)
     assert all(0 <= float(y) <= html.HEIGHT for line in points for y in re.findall(r",([\d.-]+)", line))
 
 
+def test_html_has_no_markdown_left(report: Report) -> None:
+    assert html.paragraph("* **a** and *b*, `c` < [d](e.md)") == "<li><b>a</b> and <i>b</i>, <code>c</code> &lt; d</li>"
+    text = re.sub(r"<style>.*?</style>", "", html.make_page(report), flags=re.DOTALL)
+    assert not re.search(r"\*\*|\]\(|`", text)
+
+
 def test_latex_is_balanced_and_escaped(report: Report) -> None:
     text = latex.make_page(report)
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == len(report.grids)

@@ -173,7 +173,7 @@ def cost_blocks(chosen: Chosen) -> list[str | Table]:
         for cost in costs
     ]
     total = (
-        *("**all**", f"{sum(cost.runs for cost in costs):,}", f"{sum(cost.frames for cost in costs) / 1e9:,.1f}"),
+        *("all", f"{sum(cost.runs for cost in costs):,}", f"{sum(cost.frames for cost in costs) / 1e9:,.1f}"),
         *(f"{sum(cost.ours_hours for cost in costs):,.0f}", f"{sum(cost.paper_hours for cost in costs):,.0f}"),
     )
     return [
