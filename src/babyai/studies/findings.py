@@ -177,10 +177,11 @@ def cost_blocks(chosen: Chosen) -> list[str | Table]:
         *(f"{sum(cost.ours_hours for cost in costs):,.0f}", f"{sum(cost.paper_hours for cost in costs):,.0f}"),
     )
     return [
-        "All runs of the paper on one H200: frames as measured or, where nothing is, estimated from the paper's sample "
-        "efficiency and demonstration lengths; divided by the frames per second that several runs at once made in "
-        f"total ({rates}), and by each architecture's relative speed. The last column has the same frames at the "
-        "paper's frame rate of PPO (Table 2); it gives none for imitation learning, so that is only an indication. "
+        "All runs of the paper on one H200: frames as measured or, where nothing is, estimated from the paper's "
+        "sample efficiency and demonstration lengths; divided by measured frames per second, of eight runs at once "
+        "for PPO and of one alone for imitation learning, where several have not been measured to make more "
+        f"({rates}), and by each architecture's relative speed. The last column has the same frames at the paper's "
+        "frame rate of PPO (Table 2); it gives none for imitation learning, so that is only an indication. "
         "Starting, validating and testing come on top.",
         (("table", "runs", "billion frames", "hours on one H200", "hours at the paper's frame rate"), [*rows, total]),
     ]
