@@ -11,7 +11,7 @@ import pytest
 from babyai import cli
 from babyai.studies import html, latex, markdown
 from babyai.studies.cells import CELLS, STUDIES
-from babyai.studies.costs import Machine, estimate_seconds, paper_costs
+from babyai.studies.costs import Machine, estimate_seconds, paper_costs, total_speeds
 from babyai.studies.report import Report, make_report
 
 ROOT = Path(__file__).parents[2]
@@ -160,3 +160,11 @@ def test_costs_count_each_run_once() -> None:
     costs = paper_costs({})
     assert sum(cost.runs for cost in costs) == 810 + 180 + 120 + 180 + 19
     assert all(cost.ours_hours < cost.paper_hours for cost in costs)
+
+
+def test_fastest_slice_counts() -> None:
+    known = total_speeds([])
+    one = {"gpu": "NVIDIA H200", "kinds": ["imitation"], "frames": 9e8, "seconds": 1000.0}
+    others = [one | {"gpu": None}, one | {"kinds": ["imitation", "ppo"]}, one | {"frames": 1.0}]
+    assert total_speeds(others) == known
+    assert total_speeds([one, *others]) == known | {"imitation": 9e5}
