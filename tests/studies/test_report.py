@@ -131,6 +131,7 @@ def test_broken_results_are_named_and_the_rest_is_reported(monkeypatch, capsys, 
         (("run", "imitation", "--seeds", "0"), "seeds"),
         (("run", "imitation", "--shard", "3/2"), "1/4"),
         (("collect",), "state"),
+        (("report", "--training", str(ROOT / "results" / "kernels.json")), "kernels.json"),
         (("collect", "nowhere"), "nowhere"),
     ],
 )
