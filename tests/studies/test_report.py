@@ -11,7 +11,7 @@ import pytest
 from babyai import cli
 from babyai.studies import html, latex, markdown
 from babyai.studies.cells import CELLS, STUDIES
-from babyai.studies.costs import Machine, estimate_seconds, paper_costs
+from babyai.studies.costs import Machine, estimate_seconds, paper_costs, total_speeds
 from babyai.studies.report import Report, make_report
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +83,12 @@ def test_html_is_complete_in_itself_and_has_a_curve_for_each_run(report: Report)
     assert all(0 <= float(y) <= html.HEIGHT for line in points for y in re.findall(r",([\d.-]+)", line))
 
 
+def test_html_has_no_markdown_left(report: Report) -> None:
+    assert html.paragraph("* **a** and *b*, `c` < [d](e.md)") == "<li><b>a</b> and <i>b</i>, <code>c</code> &lt; d</li>"
+    text = re.sub(r"<style>.*?</style>", "", html.make_page(report), flags=re.DOTALL)
+    assert not re.search(r"\*\*|\]\(|`", text)
+
+
 def test_latex_is_balanced_and_escaped(report: Report) -> None:
     text = latex.make_page(report)
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == len(report.grids)
@@ -125,6 +131,7 @@ def test_broken_results_are_named_and_the_rest_is_reported(monkeypatch, capsys, 
         (("run", "imitation", "--seeds", "0"), "seeds"),
         (("run", "imitation", "--shard", "3/2"), "1/4"),
         (("collect",), "state"),
+        (("report", "--training", str(ROOT / "results" / "kernels.json")), "kernels.json"),
         (("collect", "nowhere"), "nowhere"),
     ],
 )
@@ -154,3 +161,11 @@ def test_costs_count_each_run_once() -> None:
     costs = paper_costs({})
     assert sum(cost.runs for cost in costs) == 810 + 180 + 120 + 180 + 19
     assert all(cost.ours_hours < cost.paper_hours for cost in costs)
+
+
+def test_fastest_slice_counts() -> None:
+    known = total_speeds([])
+    one = {"gpu": "NVIDIA H200", "kinds": ["imitation"], "frames": 9e8, "seconds": 1000.0}
+    others = [one | {"gpu": None}, one | {"kinds": ["imitation", "ppo"]}, one | {"frames": 1.0}]
+    assert total_speeds(others) == known
+    assert total_speeds([one, *others]) == known | {"imitation": 9e5}

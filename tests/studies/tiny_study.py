@@ -24,10 +24,10 @@ def make_runs(seeds: int = 2, epochs: int = 12) -> list[Run]:
     return [Run(cell, seed) for cell in (imitation, ppo) for seed in numbers]
 
 
-def run_tiny(state: Path, minutes: float | None = None, seeds: int = 2, epochs: int = 12) -> Summary:
+def run_tiny(state: Path, minutes: float | None = None, seeds: int = 2, epochs: int = 12, at_once: int = 1) -> Summary:
     """Runs the study, or a slice of it."""
     kept = State(state, state.with_name(f"{state.name}.work"))
-    return run_study(make_runs(seeds, epochs), kept, Plan("cpu", at_once=2, minutes=minutes), print)
+    return run_study(make_runs(seeds, epochs), kept, Plan("cpu", at_once, minutes), print)
 
 
 if __name__ == "__main__":

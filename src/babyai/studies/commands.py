@@ -11,6 +11,7 @@ from babyai.console import console
 from babyai.training.options import DESCRIBED
 
 RESULTS = Path("results/studies")
+TRAINING = Path("results/training.json")
 
 
 def make_app() -> tyro.extras.SubcommandApp:
@@ -157,6 +158,7 @@ def list_studies(
 def report(
     *,
     results: Path = RESULTS,
+    training: Path = TRAINING,
     markdown: Annotated[Path | None, DESCRIBED] = None,
     html: Annotated[Path | None, DESCRIBED] = None,
     latex: Annotated[Path | None, DESCRIBED] = None,
@@ -165,6 +167,7 @@ def report(
 
     Args:
         results: Results folder.
+        training: Training speeds, for a section of the Markdown; without this file there is none.
         markdown: Markdown file; default: none.
         html: HTML file, complete in itself, with learning curves; default: none.
         latex: LaTeX file; default: none.
@@ -176,7 +179,6 @@ def report(
     from babyai.studies.report import make_report
 
     content = make_report(results)
-    training = results.parent / "training.json"
     makers = {
         markdown: lambda: markdown_format.make_page(content, training),
         html: lambda: html_format.make_page(content),

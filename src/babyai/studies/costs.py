@@ -9,8 +9,8 @@ from babyai.evaluation import paper
 from babyai.studies.cells import CELLS, PAPER_STUDIES, STUDIES, Cell
 from babyai.training.options import ImitationOptions, PPOOptions
 
-# An H200 (results/training.json): frames per second of one run of bow_endpool_res alone, and of several together. For
-# imitation learning, several have not been measured to make more than one.
+# An H200 (results/training.json): frames per second of one run of bow_endpool_res alone, and of several together; for
+# imitation learning, what one makes, unless a slice of a study was faster (`total_speeds`).
 H200_ALONE = {"ppo": 85_000.0, "imitation": 650_000.0, "imitation big": 311_000.0}
 H200_SHARED = {"ppo": 193_000.0, "imitation": 650_000.0, "imitation big": 311_000.0}
 # Two cores without a GPU.
@@ -134,11 +134,24 @@ class Cost:
     """At the paper's frame rate."""
 
 
-def paper_costs(chosen: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[Cost]:
+def total_speeds(slices: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Frames per second of all runs together on an H200: of the fastest slice of a study, or as known without one."""
+    speeds = dict(H200_SHARED)
+    for each in slices:
+        if each["gpu"] == "NVIDIA H200" and len(each["kinds"]) == 1 and each["kinds"][0] in speeds:
+            (kind,) = each["kinds"]
+            speeds[kind] = max(speeds[kind], each["frames"] / each["seconds"])
+    return speeds
+
+
+def paper_costs(
+    chosen: Mapping[str, Mapping[int, Mapping[str, Any]]], totals: Mapping[str, float] = H200_SHARED
+) -> list[Cost]:
     """The cost of all runs of the paper's tables; runs that two tables share count once.
 
     Args:
         chosen: Measured rows; where there are any of a cell, their mean number of frames counts.
+        totals: Frames per second of all runs together.
     """
     relative = _relative_speeds(chosen)
     counted: set[str] = set()
@@ -150,7 +163,7 @@ def paper_costs(chosen: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[C
         cost = Cost(f"{study.table}: {study.title[0].lower()}{study.title[1:]}", 0, 0.0, 0.0, 0.0)
         for cell in cells:
             frames = len(cell.seeds) * measured_frames(cell, chosen)
-            speed = H200_SHARED[speed_key(cell)] * relative[cell.architecture]
+            speed = totals[speed_key(cell)] * relative[cell.architecture]
             cost = Cost(
                 *(cost.title, cost.runs + len(cell.seeds), cost.frames + frames),
                 cost.ours_hours + frames / speed / 3600,

@@ -1,5 +1,6 @@
 """The report as one HTML page without any other file: tables shaded as in the paper, and learning curves."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -13,6 +14,13 @@ MARGIN = 40
 # Points per curve; more cannot be seen.
 MAX_POINTS = 150
 COLORS = dict(zip(ARCHITECTURES, ("#777777", "#b07aa1", "#4e79a7", "#e15759", "#59a14f"), strict=True))
+# Markdown inside a line.
+INLINE = (
+    (r"\[([^]]*)\]\([^)]*\)", r"\1"),
+    (r"\*\*(.+?)\*\*", r"<b>\1</b>"),
+    (r"\*(\S.*?)\*", r"<i>\1</i>"),
+    (r"`(.+?)`", r"<code>\1</code>"),
+)
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
@@ -44,14 +52,23 @@ def make_page(report: Report) -> str:
         parts.append(f"<p>In {escape(grid.study.unit)}; {grid.measured} of {grid.total} cells measured.</p>")
         parts.append(grid_table(grid))
         parts += [f"<h3>Measured cells</h3>{table(grid.detail_headings, grid.details)}"] if grid.details else []
-        parts += [f"<p>{escape(note)}</p>" for note in grid.notes]
+        parts += map(paragraph, grid.notes)
     parts.append("<h2>Learning curves</h2><p>Success in %, each line a run; PPO in training, others in validation.</p>")
     parts += map(draw_chart, report.charts)
     for section in report.sections:
         parts.append(f"<h2>{escape(section.title)}</h2>")
         for block in section.blocks:
-            parts.append(f"<p>{escape(block)}</p>" if isinstance(block, str) else table(*block))
+            parts.append(paragraph(block) if isinstance(block, str) else table(*block))
     return "\n".join(parts) + "\n"
+
+
+def paragraph(text: str) -> str:
+    """A paragraph or list item of Markdown. Links become their text, because the page refers to no other file."""
+    tag = "li" if text.startswith("* ") else "p"
+    text = escape(text.removeprefix("* "))
+    for pattern, replacement in INLINE:
+        text = re.sub(pattern, replacement, text)
+    return f"<{tag}>{text}</{tag}>"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

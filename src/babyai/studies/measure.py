@@ -23,8 +23,9 @@ QUICK_TEST_MISSIONS = 256
 WINDOW = 10
 # Timing PPO: updates per round, after as many to warm up, and rounds.
 SPEED_UPDATES = 40
-QUICK_SPEED_UPDATES = 2
+QUICK_SPEED_UPDATES = 1
 SPEED_ROUNDS = 3
+QUICK_SPEED_ROUNDS = 1
 
 Report = Callable[[float, float], None]
 """Called with the part of the run that is done, from 0 to 1, and the number of frames so far."""
@@ -199,7 +200,7 @@ def measure_speed(run: Run, device_name: str) -> dict[str, Any]:
         return time.perf_counter() - started
 
     play_round()
-    seconds = [play_round() for _ in range(SPEED_ROUNDS)]
+    seconds = [play_round() for _ in range(QUICK_SPEED_ROUNDS if run.cell.quick else SPEED_ROUNDS)]
     rates = [updates * options.frames_per_update / each for each in seconds]
     figures = {"frames_per_second": float(np.median(rates)), "rounds": rates, "updates": updates}
     return {"figures": figures, "seconds": sum(seconds)}

@@ -1,28 +1,24 @@
 """Runs a study: several runs at once, one process each, until all are measured or the time is over.
 
-Processes are kept for the next run, because importing, compiling and capturing take longer than many runs. A process
-that fails or is killed is replaced, and its run tried once more.
+A process that fails or is killed is replaced, and its run tried once more.
 """
 
-import contextlib
-import logging
-import multiprocessing
 import os
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from babyai.studies.cells import Run
 from babyai.studies.costs import NEXT_STARTUP_SECONDS, STARTUP_SECONDS, Machine, estimate_seconds
-from babyai.studies.measure import OutOfTime, collect_demos, measure
+from babyai.studies.measure import OutOfTime, collect_demos
 from babyai.studies.store import Row, State, make_row, read_rows, seconds_trained
+from babyai.studies.worker import Worker
 from babyai.training.interrupts import catch_interrupts
 
 ON_GPU = 10
@@ -30,13 +26,14 @@ ON_GPU = 10
 RESERVE_SECONDS = 30.0
 RESERVE_PART = 0.2
 # Bytes of an unfinished run in a state.
-RUN_BYTES = {"small": 19 * 2**20, "big": 320 * 2**20}
+RUN_BYTES = {"small": 17 * 2**20, "big": 320 * 2**20}
 ATTEMPTS = 2
 END_SECONDS = 3.0
 POLL_SECONDS = 0.5
+# Between two lines about progress.
+TELL_SECONDS = 15.0
 NEVER = float("inf")
 
-logger = logging.getLogger(__name__)
 Tell = Callable[[str], None]
 
 
@@ -143,43 +140,6 @@ def _describe_slice(summary: Summary, machine: Machine, runs: Sequence[Run]) -> 
     }
 
 
-class _Worker:
-    """A process that measures one run after the other."""
-
-    def __init__(self, device: str, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, device, threads))
-        self.process.start()
-        theirs.close()
-        self.run: Run | None = None
-        self.finishes = NEVER
-        self.frames: tuple[float, float] | None = None
-
-    def start(self, run: Run, folder: Path, deadline: float, finishes: float) -> None:
-        self.run = run
-        self.finishes = finishes
-        self.frames = None
-        self.connection.send((run, folder, deadline))
-
-    def count_frames(self, frames: float) -> None:
-        """Notes the first and the last number of frames that the run reported."""
-        self.frames = (self.frames[0] if self.frames else frames, frames)
-
-    def ask_to_end(self) -> None:
-        """Lets an idle process end."""
-        with contextlib.suppress(OSError, ValueError):
-            self.connection.send(None)
-
-    def end(self, limit: float) -> None:
-        """Waits for the process to end, and ends it by force at `limit`."""
-        self.process.join(max(0.0, limit - time.time()))
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self.connection.close()
-
-
 class _Scheduler:
     """The processes, and what they are doing."""
 
@@ -202,8 +162,9 @@ class _Scheduler:
         seconds = NEVER if plan.minutes is None else 60 * plan.minutes
         self.end = started + seconds
         self.deadline = self.end - min(RESERVE_SECONDS, RESERVE_PART * seconds) if plan.minutes else NEVER
-        self.workers: list[_Worker] = []
+        self.workers: list[Worker] = []
         self.attempts: dict[str, int] = {}
+        self.last_told = started
         self.rows = read_rows(*([plan.results] if plan.results else [])).rows
 
     # ------------------------------------------------------------ the loop
@@ -216,9 +177,20 @@ class _Scheduler:
                 self.tell(f"{len(waiting)} runs are left; none can be finished, or kept unfinished, in the time left")
                 break
             waiting += self.receive()
+            self.tell_progress()
         self.stop_runs()
 
-    def busy(self) -> list[_Worker]:
+    def tell_progress(self) -> None:
+        """Says from time to time how far the runs are."""
+        if time.time() - self.last_told < TELL_SECONDS:
+            return
+        self.last_told = time.time()
+        running = ", ".join(f"{worker.done:.0%}" for worker in self.busy())
+        done = self.summary.before + self.summary.measured
+        left = "" if self.plan.minutes is None else f"; {max(0.0, self.deadline - time.time()):.0f} s left"
+        self.tell(f"{done} of {self.summary.total} runs measured; in progress: {running or 'none'}{left}")
+
+    def busy(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.run is not None]
 
     def is_over(self) -> bool:
@@ -242,7 +214,7 @@ class _Scheduler:
             except OutOfTime:
                 return
             worker = worker or self.new_worker(run)
-            worker.start(run, self.state.runs / run.key, self.deadline, finishes)
+            worker.start(run, self.state.runs / run.key, self.deadline, finishes, resumed=trained >= 0)
 
     def has_room(self, run: Run) -> bool:
         """Whether the state can hold one more unfinished run."""
@@ -263,10 +235,10 @@ class _Scheduler:
         except OSError:
             shutil.copyfile(shared, folder / "demos.parquet")
 
-    def new_worker(self, run: Run) -> _Worker:
+    def new_worker(self, run: Run) -> Worker:
         # Training has one thread on the CPU, so that results do not depend on how many run at once.
         threads = self.machine.cores if run.cell.kind == "speed" else 1
-        self.workers.append(_Worker(self.plan.device, threads))
+        self.workers.append(Worker(self.plan.device, threads))
         return self.workers[-1]
 
     def receive(self) -> list[Run]:
@@ -278,26 +250,26 @@ class _Scheduler:
             assert run is not None
             what, content = self.receive_from(worker)
             if what == "progress":
-                worker.count_frames(content)
+                worker.note_progress(*content)
                 continue
             self.finish(worker)
             if what == "row":
                 self.add(run, *content)
-            elif what == "failed":
+            elif what == "failed" and not self.interrupted.is_set():
                 self.workers.remove(worker)
                 worker.ask_to_end()
                 worker.end(time.time() + END_SECONDS)
                 again += self.fail(run, content)
         return again
 
-    def receive_from(self, worker: _Worker) -> tuple[str, Any]:
+    def receive_from(self, worker: Worker) -> tuple[str, Any]:
         try:
             return worker.connection.recv()
         except (EOFError, OSError):
             worker.process.join(END_SECONDS)
             return "failed", f"its process ended with exit code {worker.process.exitcode}"
 
-    def finish(self, worker: _Worker) -> None:
+    def finish(self, worker: Worker) -> None:
         """Frees a process."""
         if worker.frames:
             self.summary.frames += worker.frames[1] - worker.frames[0]
@@ -357,50 +329,3 @@ def describe_row(row: Row) -> str:
     )
     tests = {which: round(100 * test["success_rate"], 1) for which, test in row.get("test", {}).items()}
     return f"{row['cell']} seed {row['seed']}: {figures}{f', test {tests}' if tests else ''}, {row['seconds']:.0f} s"
-
-
-# ------------------------------------------------------------ inside a process
-
-
-def _work(connection: Connection, device: str, threads: int) -> None:
-    """The body of a process: measures the runs that it is sent."""
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    # Ctrl-C reaches all processes of a terminal; while a run is training, it saves and stops.
-    with contextlib.suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
-        import torch
-
-        torch.set_num_threads(threads)
-        while (task := connection.recv()) is not None:
-            connection.send(_measure(connection, device, *task))
-
-
-def _exit_with_parent() -> None:
-    """Ends this process when its parent has died, so that it does not go on writing to the run's folder."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _measure(connection: Connection, device: str, run: Run, folder: Path, deadline: float) -> tuple[str, Any]:
-    from babyai.training.provenance import describe_provenance
-
-    try:
-        result = measure(run, folder, device, deadline, lambda done, frames: connection.send(("progress", frames)))
-        return ("unfinished", None) if result is None else ("row", (result, describe_provenance()))
-    except Exception as error:
-        logger.exception("%s failed", run.key)
-        return "failed", f"{type(error).__name__}: {error}"
-    finally:
-        _free_memory()
-
-
-def _free_memory() -> None:
-    """Returns the memory of a run to the device, before the next one begins."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -27,7 +27,10 @@ def speed_lines(path: Path, wrap: Wrap, table: Table) -> Lines:
         wrap: Writes a paragraph.
         table: Writes a table.
     """
-    measurements = json.loads(path.read_text(encoding="utf-8"))["measurements"]
+    try:
+        measurements = json.loads(path.read_text(encoding="utf-8"))["measurements"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} has no measurements of benchmarks.training: {error!r}; name another file") from None
     headings = ("frames per second", *(heading for _, heading, _, _ in SPEED_COLUMNS), "512 BossLevel missions")
     rows = [
         ("required", *(f"{required:,}" for _, _, required, _ in SPEED_COLUMNS), f"{MAX_EVALUATION_SECONDS} s"),
