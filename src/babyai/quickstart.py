@@ -99,6 +99,7 @@ def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evalua
     console.print(
         f"Watch it: [bold]{folder / 'agent.gif'}[/bold]\n\nNext steps:\n"
         f"  babyai watch {folder / 'agent'} --level {LEVEL} --seed 7\n"
+        f"  babyai play --level {LEVEL} --agents {folder}\n"
         f"  babyai evaluate {folder / 'agent'} --levels {LEVEL},GoToRedBall\n"
         f"  babyai demos show {folder / 'demos.parquet'} --steps\n"
         f"  babyai train imitation --levels GoToRedBall --demos 10000  # the paper's protocol; slow without a GPU"

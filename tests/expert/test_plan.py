@@ -52,6 +52,7 @@ def test_the_teacher_has_no_stack() -> None:
     assert play("go to the red key", "teacher") == [[]]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("level", ["BossLevel", "UnblockPickup", "KeyInBox"])
 def test_every_plan_can_be_said(level: str) -> None:
     env = gym.make(f"babyai/{level}-v0")

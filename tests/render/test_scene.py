@@ -131,6 +131,7 @@ def lines_of(screen: str) -> list[str]:
     return ANSI.sub("", screen).split("\n")
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("level", [name for name in LEVELS if not name.startswith("Test")])
 def test_every_level_fits_80_by_24(level: str) -> None:
     engine = Engine(level, 16)

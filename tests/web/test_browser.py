@@ -17,7 +17,8 @@ from babyai.world.codes import Action
 from tests.web.running import Running, running
 from tests.web.test_session import solution
 
-CHROMIUM = os.environ.get("BABYAI_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES_OF_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = os.environ.get("BABYAI_CHROMIUM") or next(filter(None, map(shutil.which, NAMES_OF_CHROMIUM)), None)
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.compiled,

@@ -1,6 +1,8 @@
 """Watching an agent: it acts as in evaluation, whoever has played before; its name cannot lead out of the folder."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,19 @@ def session(agents: Path, tmp_path: Path) -> Session:
 def test_agents_and_runs_are_listed(session: Session, tmp_path: Path) -> None:
     assert tell(session, do="agents")["names"] == ["pixels", "run-1.b", "small"]
     assert tell(Session(tmp_path, tmp_path / "nothing"), do="agents")["names"] == []
+
+
+def test_listing_agents_needs_no_torch(agents: Path) -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path; from babyai.web.session import Session\n"
+        f"session = Session(Path('demos'), Path({str(agents)!r}))\n"
+        "assert len(session.answer('{\"do\": \"agents\"}')['names']) == 3\n"
+        'session.answer(\'{"do": "start", "level": "GoToObjS4", "seed": 0}\')\n'
+        'print(session.answer(\'{"do": "choose", "agent": "small"}\')[\'message\'])\n'
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "pip install 'babyai[agents]'" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("name", ["small", "run-1.b", "pixels"])

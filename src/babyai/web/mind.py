@@ -106,17 +106,12 @@ def list_agents(folder: Path) -> list[str]:
     """The names of the agents and runs in a folder."""
     if not folder.is_dir():
         return []
-    from babyai.agents.checkpoint import find_checkpoint
+    return sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name) and _holds_agent(path))
 
-    names = []
-    for path in sorted(folder.iterdir()):
-        try:
-            if path.is_dir() and NAME.fullmatch(path.name):
-                find_checkpoint(path)
-                names.append(path.name)
-        except (OSError, ValueError):
-            continue
-    return names
+
+def _holds_agent(path: Path) -> bool:
+    """Whether this is the folder of an agent or a run; found without torch, whose import takes seconds."""
+    return (path / "model.safetensors").is_file() or any(path.glob("checkpoints/*/model.safetensors"))
 
 
 def load_mind(folder: Path, name: Any) -> Mind:
@@ -135,8 +130,10 @@ def load_mind(folder: Path, name: Any) -> Mind:
 
         checkpoint = find_checkpoint(path)
         return Mind(_load(checkpoint, checkpoint.stat().st_mtime_ns))
-    except (FileNotFoundError, ModuleNotFoundError) as error:
+    except FileNotFoundError as error:
         raise ValueError(str(error)) from None
+    except ModuleNotFoundError:
+        raise ValueError("watching an agent needs torch: pip install 'babyai[agents]'") from None
 
 
 @lru_cache(maxsize=4)
