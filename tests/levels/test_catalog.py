@@ -78,7 +78,7 @@ def test_find_level_returns_a_level_object_unchanged() -> None:
 def test_unknown_levels_raise_with_suggestions() -> None:
     with pytest.raises(UnknownLevelError, match=r"'GoToLocl'; did you mean 'GoToLocal'"):
         find_level("GoToLocl")
-    with pytest.raises(UnknownLevelError, match=r"'qqq'; see babyai.LEVELS"):
+    with pytest.raises(UnknownLevelError, match=r"'qqq'; .babyai levels. lists all"):
         find_level("qqq")
 
 

@@ -2,10 +2,12 @@
 
 import io
 import math
+import os
 
 import pytest
 from rich.console import Console
 
+from babyai.console import hidden_control_keys
 from babyai.training import progress
 from babyai.training.progress import Panel, describe, describe_time, draw_bars
 
@@ -197,3 +199,18 @@ def test_a_long_silence_ends_with_a_line(clock: Clock) -> None:
             clock.now += 1
             panel.advance(done)
     assert len(text_of(console).splitlines()) == 2 and "demos 30" in text_of(console)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_the_terminal_does_not_echo_control_keys_while_a_panel_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An echoed ^C would shift the panel by a line, and leave half of its border behind."""
+    import termios
+
+    master, slave = os.openpty()
+    with os.fdopen(slave) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        before = termios.tcgetattr(slave)
+        with hidden_control_keys():
+            assert not termios.tcgetattr(slave)[3] & termios.ECHOCTL
+        assert termios.tcgetattr(slave) == before and before[3] & termios.ECHOCTL
+    os.close(master)
