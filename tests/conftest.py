@@ -15,6 +15,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 # Test workers share the cores; torch threads that wait by spinning would take CPU time from the other workers.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# So that a failed comparison shows the difference.
+pytest.register_assert_rewrite("tests.training.same")
+
 COMPILER_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 

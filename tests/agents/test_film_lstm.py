@@ -227,8 +227,8 @@ def test_only_an_agent_with_memory_depends_on_earlier_observations(settings: dic
         ({"size": "medium"}, "'medium'.*'small' or 'big'"),
         ({"bag_of_words": "max"}, "'max'.*'mean' or 'sum'"),
         ({"size": "big", "memory_dim": 0}, "attention.*memory_dim"),
-        ({"memory_dim": -1}, "memory_dim -1"),
-        ({"word_dim": 0}, "word_dim 0"),
+        ({"memory_dim": -1}, "not -1 and"),
+        ({"word_dim": 0}, "128 and 0"),
         ({"memry_dim": 3}, "'memry_dim'.*'memory_dim'"),
     ],
 )

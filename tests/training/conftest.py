@@ -14,8 +14,6 @@ from babyai.evaluation.evaluate import Evaluation, _summarize
 from babyai.training import fit
 
 torch.set_num_threads(1)
-# So that a failed comparison shows the difference.
-pytest.register_assert_rewrite("tests.training.same")
 
 
 @pytest.fixture(scope="session")
