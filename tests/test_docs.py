@@ -24,6 +24,12 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+# Pages whose Python trains for half a minute.
+SLOW_PAGES = ("policies",)
+every_page_in_its_time = pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.long] * (page.stem in SLOW_PAGES)) for page in PAGES],
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 # ---------------------------------------------------------------- Python
 
 
-@every_page
+@every_page_in_its_time
 @pytest.mark.compiled
 def test_python_runs(page: Path, elsewhere: Path) -> None:
     blocks = [block for block in blocks_of(page) if block.language == "python"]

@@ -66,6 +66,7 @@ def test_it_writes_demonstrations_an_agent_and_a_gif(tmp_path: Path, capsys: pyt
     assert "99.7 ± 0.1 %" in output and f"babyai evaluate {folder / 'agent'} --levels {LEVEL}," in output
 
 
+@pytest.mark.long
 def test_the_result_is_the_same_each_time(tmp_path: Path) -> None:
     # A file that is in the way is replaced.
     (tmp_path / "demos.parquet").write_bytes(b"not demonstrations")

@@ -82,6 +82,7 @@ def wait_for(process: subprocess.Popen[bytes], found: Callable[[], object]) -> N
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_killed_and_moved_study_has_the_same_rows(undisturbed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     runs = tmp_path / "state.work" / "runs"
@@ -103,6 +104,7 @@ def test_killed_and_moved_study_has_the_same_rows(undisturbed: Path, tmp_path: P
     assert stable_rows(elsewhere) == stable_rows(undisturbed)
 
 
+@pytest.mark.long
 def test_time_limit_is_kept(tmp_path: Path) -> None:
     started = time.monotonic()
     summary = run_tiny(tmp_path / "state", minutes=0.2, seeds=1, epochs=100_000)
@@ -110,6 +112,7 @@ def test_time_limit_is_kept(tmp_path: Path) -> None:
     assert summary.left and not summary.failed
 
 
+@pytest.mark.long
 def test_failing_run_is_tried_twice_and_does_not_stop_the_others(tmp_path: Path) -> None:
     faulty = Cell("ppo", LEVEL, PATH, settings=(("worlds", 4), ("settings", ("hidden=0.5",))), quick=True)
     lengths = Cell("demo-lengths", LEVEL, demos=50, quick=True)

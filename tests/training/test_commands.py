@@ -35,9 +35,20 @@ def to_words(options: dict[str, Any]) -> list[str]:
 
 
 TINY = to_words(COMMON)
+MAP = {
+    **COMMON,
+    "architecture": "map",
+    "size": "small",
+    "worlds": 4,
+    "batch-size": 8,
+    "buffer-size": 200,
+    "min-buffer": 8,
+}
+ONLINE_DAGGER = {"frames": 1600, "validate-every": 1, "threads": 1}
 SHORT = {
     "imitation": TINY + to_words(IMITATION),
     "dagger": TINY + to_words(IMITATION),
+    "online-dagger": [*to_words({**MAP, **ONLINE_DAGGER}), "--settings", "dim=16", "layers=1"],
     "ppo": TINY + to_words(PPO),
 }
 
@@ -72,11 +83,13 @@ def test_a_run_and_what_its_summary_suggests(algorithm: str, run: Any, capsys: p
     assert f"{100 * best:.1f} % (of 2)" in output and re.search(r"run folder: +ours\n", output)
     # Its suggestions work.
     [suggestion] = re.findall(r"evaluate it: +babyai (.*)", output)
-    assert suggestion == "evaluate ours --levels GoToObjS4 --trust"
+    trust = "" if algorithm == "online-dagger" else " --trust"
+    assert suggestion == f"evaluate ours --levels GoToObjS4{trust}"
     assert "2,000,000,000" in output_of(run, capsys, *suggestion.split(), "--missions", "3")
     # It is finished, so there is nothing to continue; but it can be made longer.
     assert "babyai resume" not in output
-    more = ("--frames", "240") if algorithm == "ppo" else ("--epochs", "3")
+    longer = {"ppo": ("--frames", "240"), "online-dagger": ("--frames", "2400")}
+    more = longer.get(algorithm, ("--epochs", "3"))
     assert "(of 3)" in output_of(run, capsys, "resume", "ours", "--trust", *more)
     assert len(read_rows("ours")) == 3
 
@@ -291,7 +304,7 @@ def test_help_explains_every_option(
         run("train", algorithm, "--help")
     assert stopped.value.code == 0
     lines = [line.strip(" │|") for line in capsys.readouterr().out.splitlines()]
-    summary = (getattr(commands, algorithm).__doc__ or "").splitlines()[0]
+    summary = (getattr(commands, algorithm.replace("-", "_")).__doc__ or "").splitlines()[0]
     assert summary in lines
     for name in ["seeds", *(field.name for field in fields(commands.OPTIONS[algorithm]))]:
         # The option, perhaps its values, and then a sentence.
