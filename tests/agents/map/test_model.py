@@ -1,6 +1,7 @@
 """The map agent's network: tokens, packed attention, and the policy contract."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from babyai.agents.map.model import MapPolicy, attend_padded
 from babyai.agents.map.tokens import GRID, PATCH, REACH, Frames, frames_of, tokenize_frames
 from babyai.agents.policy import unroll
 from babyai.engine import Engine
+from babyai.evaluation.evaluate import evaluate
+from babyai.evaluation.players import AgentPlayer
 from tests.agents.map.test_memory import Follower
 
 
@@ -110,3 +113,9 @@ def test_an_agent_is_created_saved_and_loaded(tmp_path) -> None:
 def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="heads"):
         Agent.create("map", **settings)
+
+
+def test_the_stored_agent_plays() -> None:
+    """It was trained for a few minutes, which is enough for the easiest level."""
+    agent = Agent.load(Path(__file__).parents[3] / "models" / "map", device="cpu")
+    assert evaluate(AgentPlayer(agent.model), "GoToObj", missions=32).success_rate > 0.9
