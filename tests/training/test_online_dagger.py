@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
 from babyai.agents.map.tokens import Frames
 from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames
@@ -79,6 +80,23 @@ def test_the_agent_takes_turns_and_its_failures_count() -> None:
     assert max(metrics["solo_success"].values()) < 0.9
 
 
+def test_a_restart_goes_on_with_new_episodes() -> None:
+    rollouts = make_rollouts(solo=0.5)
+    rollouts.restart(1000, True, [0.5, 0.25])
+    np.testing.assert_array_equal(np.sort(rollouts.engine.worlds.seed), 1000 + np.arange(32))
+    assert 0 < np.count_nonzero(rollouts._is_solo) < 32
+    play(rollouts, 2)
+    assert rollouts.num_started >= 1032
+
+
+def test_solo_episodes_without_advice_are_failures() -> None:
+    rollouts = make_rollouts(solo=1.0)
+    rollouts.restart(0, True, [0.0, 0.0])
+    rollouts._finish_solo_episodes(np.arange(32) < 8)
+    assert sum(rollouts._solo_episodes[0]) == 8 and sum(rollouts._solo_episodes[1]) == 0
+    assert rollouts.failures.max() > 0
+
+
 def test_labels_are_the_teachers_advice() -> None:
     rollouts = make_rollouts()
     labeled = rollouts.observe()
@@ -105,14 +123,18 @@ def test_a_run_resumes_with_its_schedule(tmp_path: Path) -> None:
     options = make_options(out=str(tmp_path / "run"), frames=1600, expert_until=0.0)
     train(options)
     rows = read_rows(tmp_path / "run")
-    assert len(rows) == 1 and rows[0]["frames"] == 1600
+    assert len(rows) == 1 and rows[0]["frames"] > 1500
     session = train(make_options(out=str(tmp_path / "run"), frames=3200, expert_until=0.0), resume=True)
     rows = read_rows(tmp_path / "run")
-    assert [row["frames"] for row in rows] == [1600, 3200]
+    assert len(rows) > 1 and rows[-1]["frames"] > 2900
     # The expert-only phase is not repeated, and the seeds go on.
-    assert rows[1]["agent_frames"] > 0
-    assert rows[1]["episodes"] > rows[0]["episodes"]
-    assert session.evaluated is not session.policy
+    assert rows[-1]["agent_frames"] > 0
+    assert rows[-1]["episodes"] > rows[0]["episodes"]
+    # What is saved is the average, even without a validation.
+    saved = Agent.load(tmp_path / "run", device="cpu").model.state_dict()
+    for name, tensor in session.evaluated.state_dict().items():
+        assert torch.equal(saved[name], tensor)
+    assert not torch.equal(saved["actor.weight"], session.policy.state_dict()["actor.weight"])
 
 
 def test_other_architectures_are_refused(tmp_path: Path) -> None:
@@ -138,3 +160,13 @@ def test_it_learns(tmp_path: Path) -> None:
     )
     session = train(options)
     assert session.best_success > 0.85
+
+
+def test_impossible_options_are_refused() -> None:
+    for settings, name in (
+        ({"buffer_size": 8}, "buffer_size"),
+        ({"solo": 2.0}, "solo"),
+        ({"weight_decay": -1}, "weight"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            make_options(**settings)

@@ -115,6 +115,8 @@ def evaluate_levels(
         raise ValueError(f"there must be at least one mission and one world, not {missions} and {worlds}")
     if missions > MAX_MISSIONS:
         raise ValueError(f"there can be at most {MAX_MISSIONS:,} missions, not {missions:,}")
+    if isinstance(levels, str | Level):
+        raise TypeError(f"expected several levels, not {levels!r}; `evaluate` plays one")
     first_seed = check_seed(first_seed)
     check_seed(first_seed + missions - 1)
     started = time.perf_counter()
@@ -122,6 +124,8 @@ def evaluate_levels(
     numbers = np.repeat(np.arange(len(levels)), missions)
     seeds = np.tile(first_seed + np.arange(missions), len(levels))
     engine = Engine(levels, count, rules=rules, assignment=numbers[:count])
+    if len({level.name for level in engine.levels}) < len(levels):
+        raise ValueError("a level occurs more than once")
     with evaluation_mode(player):
         rewards, lengths = _play(player, engine, numbers, seeds, progress)
     rewards = rewards.reshape(len(levels), missions)

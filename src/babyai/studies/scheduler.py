@@ -28,6 +28,8 @@ RESERVE_PART = 0.2
 # Bytes of an unfinished run in a state.
 RUN_BYTES = {"small": 17 * 2**20, "big": 320 * 2**20}
 ATTEMPTS = 2
+# Kinds of runs that share the machine with nothing.
+ALONE = ("speed", "demo-lengths")
 END_SECONDS = 3.0
 POLL_SECONDS = 0.5
 # Between two lines about progress.
@@ -92,15 +94,22 @@ def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda
     state.unpack()
     # The most advanced runs first: they free their place soonest.
     todo.sort(key=lambda run: -seconds_trained(state.runs / run.key))
-    alone = any(run.cell.kind in ("speed", "demo-lengths") for run in todo)
-    machine = find_machine(plan, alone)
-    tell(f"{summary.before} of {summary.total} runs are measured; {machine.at_once} at once on {_describe(machine)}")
-    with mps_daemon(plan.device if machine.at_once > 1 else "cpu"), catch_interrupts() as interrupted:
-        scheduler = _Scheduler(state, plan, machine, summary, tell, started, interrupted)
-        try:
-            scheduler.run(todo)
-        finally:
-            scheduler.close()
+    machine = find_machine(plan)
+    with catch_interrupts() as interrupted:
+        # Measurements of speed come first, and share the machine with nothing.
+        for alone in (True, False):
+            group = [run for run in todo if (run.cell.kind in ALONE) == alone]
+            if not group:
+                continue
+            machine = find_machine(plan, alone)
+            before = f"{summary.before + summary.measured} of {summary.total} runs are measured"
+            tell(f"{before}; {machine.at_once} at once on {_describe(machine)}")
+            with mps_daemon(plan.device if machine.at_once > 1 else "cpu"):
+                scheduler = _Scheduler(state, plan, machine, summary, tell, started, interrupted)
+                try:
+                    scheduler.run(group)
+                finally:
+                    scheduler.close()
     summary.seconds = time.time() - started
     summary.dropped = state.pack(_describe_slice(summary, machine, todo) if summary.frames else None)
     for key in summary.dropped:
@@ -108,7 +117,7 @@ def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda
     return summary
 
 
-def find_machine(plan: Plan, alone: bool) -> Machine:
+def find_machine(plan: Plan, alone: bool = False) -> Machine:
     """This machine, and how many runs share it."""
     from babyai.agents.device import find_device
 

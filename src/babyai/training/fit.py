@@ -263,7 +263,7 @@ class Session:
     # ------------------------------------------------------------ validation
 
     def evaluate_instead(self, policy: nn.Module) -> None:
-        """Validates this policy, and saves it where it is best, instead of the one that is trained."""
+        """Validates and saves this policy instead of the one that is trained, which the algorithm saves itself."""
         self.evaluated = policy
         self._player = AgentPlayer(policy, precision=self.precision)
 
@@ -293,13 +293,13 @@ class Session:
         self._display.begin_at(algorithm.progress)
 
     def _load(self, algorithm: Algorithm, latest: Checkpoint) -> None:
-        load_tensors(self.policy, latest.model, f"the checkpoint {latest.folder}")
+        load_tensors(self.evaluated, latest.model, f"the checkpoint {latest.folder}")
         load_optimizer(algorithm.learner.optimizer, self.policy, latest.tensors)
-        algorithm.learner.mixed.update_weights()
         torch.set_rng_state(latest.tensors[GENERATOR])
         with torch.no_grad():
             for name, tensor in algorithm.tensors().items():
                 tensor.copy_(latest.tensors[name])
+        algorithm.learner.mixed.update_weights()
         state = latest.state
         algorithm.load_state_dict(state["algorithm"])
         algorithm.num_updates = int(state["update"])
@@ -325,7 +325,7 @@ class Session:
             )
         self.run.save(
             algorithm.num_updates,
-            lambda path: write_agent(path, self.policy, self.agent_config),
+            lambda path: write_agent(path, self.evaluated, self.agent_config),
             tensors | {GENERATOR: torch.get_rng_state()},
             state,
         )

@@ -50,6 +50,7 @@ class GuidedRollouts:
         take_over: Probability, per step, that the agent takes over from the expert in a mixed episode.
         hand_back: Probability, per step, that it hands back.
         threads: Threads of the engine.
+        compiled: Whether a GPU compiles parts of the policy.
 
     Attributes:
         agent_plays: Whether the agent plays at all; if not, the expert plays alone.
@@ -69,6 +70,7 @@ class GuidedRollouts:
         take_over: float = 0.03,
         hand_back: float = 0.02,
         threads: int = 1,
+        compiled: bool = True,
     ) -> None:
         self.policy = policy
         self.agent_plays = False
@@ -84,10 +86,14 @@ class GuidedRollouts:
         self._memory: Memory = policy.initial_state(worlds)
         self._initial: Memory = policy.initial_state(worlds)
         on_gpu = self.device.type == "cuda"
+        self._compiled = compiled and on_gpu
+        self._seed = seed
         self._chosen = torch.zeros(worlds, dtype=torch.long, pin_memory=on_gpu)
         self._is_solo = np.zeros(worlds, dtype=bool)
         self._is_greedy = np.zeros(worlds, dtype=bool)
         self._agent_drives = np.zeros(worlds, dtype=bool)
+        # Where the agent has failed, and the expert finishes the episode.
+        self._has_failed = np.zeros(worlds, dtype=bool)
         self._disagrees = np.zeros(worlds, dtype=bool)
         self._disagreements = np.zeros(worlds, dtype=np.int64)
         self._starts = np.ones(worlds, dtype=bool)
@@ -133,7 +139,7 @@ class GuidedRollouts:
             return None
         index = self._to_device(lanes)
         greedy = self._to_device(self._is_greedy[lanes])
-        with compiling(self.device.type == "cuda"):
+        with compiling(self._compiled):
             logits, _, _ = self.policy.decide(Frames(*(part[index] for part in frames)))
         uniforms = torch.rand(len(lanes), device=self.device)
         actions = torch.where(greedy, choose_actions(logits.float()), choose_actions(logits.float(), uniforms))
@@ -154,7 +160,7 @@ class GuidedRollouts:
         self._disagreements += self._disagrees
         self._agent_frames += np.count_nonzero(driven), np.count_nonzero(driven & ~self._disagrees)
         self.engine.step(self._actions)
-        self._finish_solo_episodes()
+        self._finish_solo_episodes(lost)
         # The expert cannot continue an episode without advice.
         ended = self.engine.done | lost
         self._starts = ended
@@ -172,6 +178,17 @@ class GuidedRollouts:
         names = [level.name for level in self.engine.levels]
         rates = {name: good / count for name, good, count in zip(names, succeeded, ended, strict=True) if count}
         return {"agent_frames": frames, "agent_accuracy": agreed / max(1, frames), "solo_success": rates}
+
+    def restart(self, num_started: int, agent_plays: bool, failures: Sequence[float]) -> None:
+        """Starts new episodes in all worlds, as the next of a run that has started this many."""
+        self.num_started = num_started
+        self.agent_plays = agent_plays
+        self.failures[:] = failures
+        self._rng = np.random.default_rng([self._seed, 0xDA66E2, num_started])
+        everywhere = np.ones(self.num_worlds, dtype=bool)
+        self._start(everywhere)
+        self._starts = everywhere
+        self._label()
 
     # ------------------------------------------------------------ episodes
 
@@ -192,29 +209,30 @@ class GuidedRollouts:
         self._is_solo[chosen] = self.agent_plays & (self._rng.random(count) < self.solo)
         self._is_greedy[chosen] = self._is_solo[chosen] | (self._rng.random(count) < 0.5)
         self._agent_drives[chosen] = self._is_solo[chosen]
+        self._has_failed[chosen] = False
         self._disagreements[chosen] = 0
         self._disagrees[chosen] = False
 
-    def _finish_solo_episodes(self) -> None:
+    def _finish_solo_episodes(self, lost: np.ndarray) -> None:
         """Counts solo episodes that succeeded or failed; after a failure, the expert drives."""
         worlds = self.engine.worlds
         late = worlds.step_count > np.maximum(SOLO_STEPS, SOLO_LIMIT * worlds.max_steps)
         stuck = self._disagreements >= SOLO_DISAGREEMENTS
-        over = self._is_solo & (self.engine.done | late | stuck)
+        over = self._is_solo & (self.engine.done | late | stuck | lost)
         succeeded = over & (self.engine.rewards > 0)
         for world in np.flatnonzero(over):
             level = worlds.level[world]
             self.failures[level] += FAILURE_RATE * (float(not succeeded[world]) - self.failures[level])
             self._solo_episodes[:, level] += 1, int(succeeded[world])
         self._is_solo &= ~over
-        self._agent_drives &= ~over
+        self._has_failed |= over
 
     def _change_drivers(self) -> None:
         """In mixed episodes, the agent takes over or hands back at random."""
         draws = self._rng.random(self.num_worlds)
-        hand_back = np.where(self._disagrees, HAND_BACK_DISAGREEING, self.hand_back)
+        hand_back = np.where(self._disagrees, max(HAND_BACK_DISAGREEING, self.hand_back), self.hand_back)
         drives = np.where(self._agent_drives, draws >= hand_back, draws < self.take_over)
-        self._agent_drives = np.where(self._is_solo, self._agent_drives, drives & self.agent_plays)
+        self._agent_drives = np.where(self._is_solo, True, drives & self.agent_plays & ~self._has_failed)
 
     def _to_device(self, array: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(array))

@@ -28,7 +28,7 @@ from babyai.training.optimizer import make_adamw, set_learning_rate
 from babyai.training.options import OnlineDaggerOptions
 
 METRICS = ("loss", "cross_entropy", "accuracy", "progress_loss", "gradient_norm")
-# How quickly the running label accuracy follows, per log row.
+# Updates between two log rows.
 ROW_UPDATES = 100
 
 
@@ -131,13 +131,20 @@ class OnlineDagger(Algorithm):
             take_over=options.take_over,
             hand_back=options.hand_back,
             threads=threads,
+            compiled=options.cuda_graphs,
         )
         self._rows = 0
+        self._min_buffer = options.min_buffer
+        if options.init_from is not None:
+            # The agent can play already.
+            self.rollouts.restart(0, True, [1.0] * len(options.level_names))
+            self._refill()
         self._thread = ThreadPoolExecutor(1)
 
     def close(self) -> None:
-        """Stops the thread that steps the worlds."""
+        """Stops the threads."""
         self._thread.shutdown()
+        self.rollouts.engine.close()
 
     def update(self) -> None:
         """One step of all worlds, and one gradient step."""
@@ -154,7 +161,7 @@ class OnlineDagger(Algorithm):
         if not self.learner.on_gpu:
             return None
         event = torch.cuda.Event()
-        event.record()
+        event.record(torch.cuda.current_stream(self.rollouts.device))
         return event
 
     def _step_worlds(self, chosen: Tensor | None, decided: torch.cuda.Event | None) -> None:
@@ -162,17 +169,21 @@ class OnlineDagger(Algorithm):
             decided.synchronize()
         self.rollouts.step(chosen)
 
+    def _refill(self) -> None:
+        """Waits for half of the buffer: all episodes have just started, and frames should not all be of that kind."""
+        self._min_buffer = max(self.options.min_buffer, self.options.buffer_size // 2)
+
     def _learn(self) -> None:
-        if self.buffer.size >= min(self.buffer.capacity, self.options.min_buffer):
+        if self.buffer.size >= min(self.buffer.capacity, self._min_buffer):
             self.learner.learn(self.buffer.sample(self.options.batch_size))
 
     def metrics(self) -> dict[str, Any]:
         """The row of the last updates."""
         row = self.learner.metrics()
-        if row["accuracy"] >= self.options.expert_until or self.options.init_from is not None:
+        if row["accuracy"] >= self.options.expert_until:
             self.rollouts.agent_plays = True
         self._rows += 1
-        frames = self.num_updates * self.options.batch_size
+        frames = self.learner.num_steps * self.options.batch_size
         played = self.num_updates * self.options.worlds
         episodes = self.rollouts.num_started
         return {"frames": frames, "played_frames": played, "episodes": episodes, **row, **self.rollouts.metrics()}
@@ -180,7 +191,7 @@ class OnlineDagger(Algorithm):
     @property
     def progress(self) -> float:
         """Frames learned from."""
-        return self.num_updates * self.options.batch_size
+        return self.learner.num_steps * self.options.batch_size
 
     def is_finished(self) -> bool:
         """Whether the frames are over."""
@@ -191,12 +202,12 @@ class OnlineDagger(Algorithm):
         return self.options.validate_every > 0 and self._rows % self.options.validate_every == 0
 
     def tensors(self) -> dict[str, Tensor]:
-        """The averaged weights and the metrics' sums."""
-        average = {f"average.{name}": tensor for name, tensor in self.learner.average.state_dict().items()}
-        return average | {"totals": self.learner.totals}
+        """The weights that are trained (the agent is their average), and the metrics' sums."""
+        weights = {f"weights.{name}": tensor for name, tensor in self.learner.policy.state_dict().items()}
+        return weights | {"totals": self.learner.totals}
 
     def state_dict(self) -> dict[str, Any]:
-        """The schedule and the position in the seeds; worlds and buffer start anew."""
+        """The schedule and the position in the seeds; worlds and buffer are not kept."""
         return {
             "steps": self.learner.num_steps,
             "rows": self._rows,
@@ -206,9 +217,8 @@ class OnlineDagger(Algorithm):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a schedule; the buffer is refilled before the first gradient step."""
+        """Continues with a schedule and new episodes; half of the buffer is refilled before the first gradient step."""
         self.learner.num_steps = state["steps"]
         self._rows = state["rows"]
-        self.rollouts.agent_plays = state["agent_plays"]
-        self.rollouts.failures[:] = state["failures"]
-        self.rollouts.num_started = state["episodes"]
+        self.rollouts.restart(state["episodes"], state["agent_plays"], state["failures"])
+        self._refill()

@@ -304,7 +304,7 @@ class OnlineDaggerOptions(TrainingOptions):
     """EMA decay: exponential moving average of the weights, which is what is validated and saved."""
     progress_coef: float = 0.2
     """Auxiliary-loss coefficient: predict which parts of the mission are done."""
-    expert_until: float = 0.95
+    expert_until: float = 0.94
     """Expert-only roll-ins until the label accuracy reaches this; not with --init-from."""
     take_over: float = 0.03
     """Take-over probability: per step, that the agent takes over from the expert."""
@@ -324,6 +324,13 @@ class OnlineDaggerOptions(TrainingOptions):
         names = ("frames", "worlds", "batch_size", "buffer_size", "min_buffer", "warm_up", "threads")
         require_at_least_one(self, *names)
         require_positive(self, "learning_rate", "max_grad_norm")
+        if self.buffer_size < self.worlds:
+            raise ValueError(
+                f"buffer_size must be at least the number of worlds, {self.worlds}, not {self.buffer_size}"
+            )
+        for name in ("weight_decay", "progress_coef", "validate_every"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         for name in ("take_over", "hand_back", "solo", "ema_decay", "expert_until"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")

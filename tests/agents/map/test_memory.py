@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from babyai.agents.map import codes
+from babyai.agents.map.events import LOG_SIZE, EventLog, new_log, record, unpack_keys
 from babyai.agents.map.memory import Memory, make_tables, new_memory, update_memory
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine
@@ -175,3 +176,19 @@ def test_a_wrong_memory_does_not_explain_the_judge() -> None:
         follower.memory = whole
         follower.step()
     assert mismatches > 0
+
+
+def test_a_full_log_forgets_what_was_only_faced() -> None:
+    log = new_log(1)
+    nobody = torch.zeros((1, 4), dtype=torch.long)
+
+    def happen(log: EventLog, time: int, kind: int, thing: int) -> EventLog:
+        return record(log, torch.tensor([time]), torch.tensor([kind]), torch.tensor([thing]), nobody)
+
+    log = happen(log, 0, codes.PICKED_UP, 300)
+    for time in range(1, 2 * LOG_SIZE):
+        log = happen(log, time, codes.FACED, 30 + time)
+    kinds, things, _ = unpack_keys(log.keys[0])
+    assert (kinds == codes.PICKED_UP).sum() == 1 and (things == 300).sum() == 1
+    # Of what was faced, the newest is there and the oldest is gone.
+    assert (things == 30 + 2 * LOG_SIZE - 1).any() and not (things == 31).any()

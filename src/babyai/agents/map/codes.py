@@ -6,7 +6,7 @@ Headings count quarter turns to the right, so heading 0 is the start's. `FORWARD
 
 import numpy as np
 
-from babyai.world.codes import BOX, COLORS, DOOR, DOOR_OPEN, EMPTY, KEY, UNSEEN, WALL
+from babyai.world.codes import BOX, COLORS, DOOR, DOOR_OPEN, EMPTY, KEY, UNSEEN
 
 # Cells are stored at their coordinates modulo MAP_SIZE. No world is larger, so no two cells fall on the same place.
 MAP_SIZE = 24
@@ -18,6 +18,8 @@ FIRST_DOOR = 3
 FIRST_THING = FIRST_DOOR + 3 * len(COLORS)
 FIRST_BOX = FIRST_THING + (BOX - KEY) * len(COLORS)
 NUM_CONTENTS = FIRST_THING + 3 * len(COLORS)
+# Minigrid's type of a floor tile, which no level of BabyAI has.
+FLOOR = 3
 NUM_TYPES = 11
 NUM_STATES = 3
 
@@ -30,7 +32,7 @@ def content_of(kind: int, color: int, state: int) -> int:
         return FIRST_DOOR + color * 3 + state
     if KEY <= kind <= BOX:
         return FIRST_THING + (kind - KEY) * len(COLORS) + color
-    return BLOCKED if kind == WALL else FREE if kind in (EMPTY, 3) else BLOCKED
+    return FREE if kind in (EMPTY, FLOOR) else BLOCKED
 
 
 # By type, color and state.

@@ -9,11 +9,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from babyai.agents.map.codes import FACED
+
 LOG_SIZE = 48
 CLASS_BITS = 9
 KIND_BITS = 3
-# An entry that is not in use.
-NOTHING = 0
+# More than any time: keeps what was done, rather than faced, in a full log.
+DEED = 1 << 16
 
 
 class EventLog(NamedTuple):
@@ -34,7 +36,9 @@ def new_log(n: int, device: torch.device | str = "cpu") -> EventLog:
 
 
 def record(log: EventLog, time: Tensor, kind: Tensor, thing: Tensor, neighbors: Tensor) -> EventLog:
-    """Logs one event of each lane; nothing where the class is 0. The entry not seen for longest makes room.
+    """Logs one event of each lane; nothing where the class is 0.
+
+    If the log is full, the entry that was faced and not seen for longest makes room: whatever was done is kept.
 
     Args:
         log: Before.
@@ -48,7 +52,8 @@ def record(log: EventLog, time: Tensor, kind: Tensor, thing: Tensor, neighbors: 
         key = key | neighbors[:, side].long() << (KIND_BITS + CLASS_BITS * (side + 1))
     same = log.keys == key[:, None]
     is_known = same.any(1)
-    slot = torch.where(is_known, same.int().argmax(1), log.last.argmin(1))
+    is_deed = (log.keys & (1 << KIND_BITS) - 1) > FACED
+    slot = torch.where(is_known, same.int().argmax(1), (log.last.int() + DEED * is_deed).argmin(1))
     chosen = (torch.arange(LOG_SIZE, device=slot.device) == slot[:, None]) & (thing > 0)[:, None]
     now = time[:, None].to(torch.int16)
     return EventLog(

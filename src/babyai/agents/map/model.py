@@ -18,6 +18,11 @@ from babyai.tree import tree_map
 from babyai.world.codes import MAX_WORDS, NUM_ACTIONS, VOCABULARY
 from babyai.world.state import MAX_CLAUSES
 
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # before torch 2.10
+    varlen_attn = None
+
 CELL_DIM = 24
 # What the auxiliary head predicts: whether the first side is done, and each clause.
 NUM_PROGRESS = 1 + MAX_CLAUSES
@@ -220,9 +225,7 @@ class Layer(nn.Module):
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
     """Attention within each packed sequence: (T, heads, dim of a head)."""
-    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
-        from torch.nn.attention.varlen import varlen_attn
-
+    if varlen_attn is not None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
         attended = varlen_attn(query, key, value, ends, ends, longest, longest)
         assert isinstance(attended, Tensor)
         return attended
