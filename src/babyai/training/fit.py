@@ -30,6 +30,7 @@ from babyai.training.optimizer import load_optimizer, save_optimizer
 from babyai.training.options import TrainingOptions
 from babyai.training.progress import Display, Panel
 from babyai.training.run import Checkpoint, Run, RunError
+from babyai.training.saved_state import check_structure
 
 Stop = Callable[[], bool]
 # The name of torch's generator state in a checkpoint.
@@ -301,6 +302,7 @@ class Session:
                 tensor.copy_(latest.tensors[name])
         algorithm.learner.mixed.update_weights()
         state = latest.state
+        check_structure(state["algorithm"], algorithm.state_dict(), "algorithm")
         algorithm.load_state_dict(state["algorithm"])
         algorithm.num_updates = int(state["update"])
         algorithm.validations_since_best = int(state["validations_since_best"])
