@@ -285,6 +285,18 @@ def test_a_cache_filled_by_somebody_else_is_read(package: Path) -> None:
 
 
 @pytest.mark.compiled
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
+def test_code_of_another_user_is_not_run(package: Path) -> None:
+    run_ask(package)
+    [file] = compiled_files(package)
+    os.chown(file, 65534, 65534)
+    done = run_ask(package)
+    assert done.stdout.strip() == "1" and "another user" in done.stderr
+    # It was compiled again, and is ours now.
+    assert run_ask(package).stderr == ""
+
+
+@pytest.mark.compiled
 def test_without_a_home_kernels_are_compiled_each_time(package: Path) -> None:
     code = f"""
 import pathlib

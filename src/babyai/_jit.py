@@ -24,6 +24,7 @@ from babyai._kernel_cache import SUFFIX, KernelCache
 PACKAGE = Path(__file__).parent
 # Modules and packages that contain kernels, lowest first. A kernel only uses its own layer and the layers before it.
 KERNEL_LAYERS = (
+    "atomic_io.py",
     "_kernel_cache.py",
     "_jit.py",
     "world",

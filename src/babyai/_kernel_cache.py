@@ -3,26 +3,28 @@
 Where it cannot write, Numba's own cache falls back to `__pycache__`, which can be stale; it fails on every start once a
 file is damaged; and it lets several processes compile the same. This one reads what it can, compiles the rest, and
 warns if it cannot write. It uses Numba's serialization of compiled functions, which is not a documented interface.
+
+Like the files of Numba's cache, these are code, and reading them is running them (they are pickled). They are made on
+the machine that uses them. Files that belong to neither this user nor root are not read.
 """
 
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import pickle
-import time
 from pathlib import Path
 from typing import Any
 
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from babyai.atomic_io import acquire_lock, atomic_file, release_lock
+
 SUFFIX = ".kernel"
 DIGEST_SIZE = 32
 # After this time, something is wrong with the process that compiles; better to compile twice than to wait forever.
 MAX_WAIT_SECONDS = 300.0
-POLL_SECONDS = 0.05
 
 log = logging.getLogger("babyai")
 _warned: set[str] = set()
@@ -39,7 +41,7 @@ class KernelCache:
     def __init__(self, folder: Path | None, name: str) -> None:
         self.cache_path = folder
         self._name = name
-        self._lock: io.FileIO | None = None
+        self._lock: tuple[Path, int] | None = None
 
     def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
         """The compiled function for these argument types; None if this process has to compile it, and then save it."""
@@ -82,9 +84,7 @@ class KernelCache:
 
     def _release(self) -> None:
         if self._lock is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._lock.name)
-            self._lock.close()
+            release_lock(*self._lock)
             self._lock = None
 
 
@@ -98,6 +98,9 @@ def warn_once(message: str) -> None:
 def _read(file: Path, target_context: Any) -> CompileResult | None:
     """The compiled function in a file; None if there is none, or a damaged one, which is removed."""
     try:
+        if not _is_trusted(file):
+            warn_once(f"{file.parent} has compiled kernels of another user, which are not used; set BABYAI_CACHE_DIR")
+            return None
         data = file.read_bytes()
     except OSError:
         return None
@@ -113,42 +116,27 @@ def _read(file: Path, target_context: Any) -> CompileResult | None:
         return None
 
 
+def _is_trusted(file: Path) -> bool:
+    """Whether a file belongs to this user or to root."""
+    return os.name != "posix" or file.stat().st_uid in (0, os.getuid())
+
+
 def _write(file: Path, payload: bytes) -> None:
-    """Writes a file with its checksum; it appears whole or not at all."""
+    """Writes a file with its checksum."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
+    with atomic_file(file) as temporary:
         temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
-def _lock(file: Path) -> io.FileIO | None:
-    """Waits until no other process compiles for this file; the lock is held until it is closed.
-
-    The operating system releases the lock of a process that ends or is killed. None where locks are not available.
-    """
+def _lock(file: Path) -> tuple[Path, int] | None:
+    """Waits until no other process compiles for this file; None where locks are not available."""
     if os.name != "posix":
         return None
-    import fcntl
-
+    place = file.with_suffix(".lock")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        lock = io.FileIO(file.with_suffix(".lock"), "w")
+        waiting = "another process is compiling for this machine; waiting for it"
+        descriptor = acquire_lock(place, MAX_WAIT_SECONDS, lambda: warn_once(waiting))
     except OSError:
         return None
-    deadline = time.monotonic() + MAX_WAIT_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            warn_once("another process is compiling for this machine; waiting for it")
-            time.sleep(POLL_SECONDS)
-        except OSError:
-            break
-    lock.close()
-    return None
+    return None if descriptor is None else (place, descriptor)

@@ -5,7 +5,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PathLike = str | os.PathLike[str]
@@ -129,20 +129,26 @@ def file_lock(path: Path, wait_seconds: float = 60.0) -> Iterator[None]:
         yield
         return
     place = path.with_name(f".{path.name}.lock")
-    descriptor = _acquire(place, time.monotonic() + wait_seconds)
+    descriptor = acquire_lock(place, wait_seconds)
     if descriptor is None:
         raise TimeoutError(f"another process has been writing to {path} for {wait_seconds:.0f} seconds; wait for it")
     try:
         yield
     finally:
-        place.unlink(missing_ok=True)
-        os.close(descriptor)
+        release_lock(place, descriptor)
 
 
-def _acquire(place: Path, deadline: float) -> int | None:
-    """An open descriptor that holds the lock, or None if there was none in time."""
+def acquire_lock(place: Path, wait_seconds: float, on_wait: Callable[[], None] = lambda: None) -> int | None:
+    """An open descriptor that holds a lock, or None if there was none in time; POSIX only.
+
+    Args:
+        place: The lock file.
+        wait_seconds: How long to wait for another process.
+        on_wait: Called while waiting.
+    """
     import fcntl
 
+    deadline = time.monotonic() + wait_seconds
     while True:
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -158,7 +164,14 @@ def _acquire(place: Path, deadline: float) -> int | None:
         os.close(descriptor)
         if time.monotonic() > deadline:
             return None
+        on_wait()
         time.sleep(0.02)
+
+
+def release_lock(place: Path, descriptor: int) -> None:
+    """Lets the next process have a lock from `acquire_lock`."""
+    _remove_file(place)
+    os.close(descriptor)
 
 
 def sync(path: Path) -> None:

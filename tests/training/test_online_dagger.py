@@ -139,8 +139,10 @@ def test_a_run_resumes_with_its_schedule(tmp_path: Path) -> None:
 
 def test_other_architectures_are_refused(tmp_path: Path) -> None:
     options = make_options(out=str(tmp_path / "run"), architecture="bow_endpool_res", settings=())
-    with pytest.raises(ValueError, match="--architecture map"):
+    with pytest.raises(ValueError, match="'map'"):
         train(options)
+    # Before anything is written.
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.long

@@ -81,7 +81,7 @@ def test_an_agent_acts_as_in_evaluation(session: Session, agents: Path, name: st
 def test_its_memory_is_that_of_the_episode(session: Session, name: str) -> None:
     tell(session, do="choose", agent=name)
     thoughts = [tell(session, do="act", action=action)["mind"] for action in (0, 2, 1, 1)]
-    # Undoing and choosing it anew build the memory again.
+    # After an undo and another choice, the memory is rebuilt.
     for before in thoughts[-2::-1]:
         assert same(tell(session, do="undo")["mind"], before)
     tell(session, do="choose", agent=None)

@@ -111,7 +111,8 @@ def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda
                 finally:
                     scheduler.close()
     summary.seconds = time.time() - started
-    summary.dropped = state.pack(_describe_slice(summary, machine, todo) if summary.frames else None)
+    trained = [run for run in todo if run.cell.kind not in ALONE]
+    summary.dropped = state.pack(_describe_slice(summary, machine, trained) if summary.frames else None)
     for key in summary.dropped:
         tell(f"{key}: does not fit into the state, and starts again elsewhere; it stays in {state.runs / key}")
     return summary

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from babyai.agents.compilation import compiling
+from babyai.agents.config import MAP
 from babyai.agents.map.model import NUM_PROGRESS, MapPolicy
 from babyai.agents.precision import MixedPrecision
 from babyai.seeds import roll_in_seed
@@ -111,8 +112,7 @@ class OnlineDagger(Algorithm):
         options = session.options
         assert isinstance(options, OnlineDaggerOptions)
         policy = session.policy
-        if not isinstance(policy, MapPolicy):
-            raise ValueError("online-dagger trains agents whose memory needs no gradients: --architecture map")
+        assert isinstance(policy, MapPolicy)
         self.options = options
         self.learner: Any = FrameLearner(policy, options, session.precision)
         session.evaluate_instead(self.learner.average)
@@ -140,6 +140,12 @@ class OnlineDagger(Algorithm):
             self.rollouts.restart(0, True, [1.0] * len(options.level_names))
             self._refill()
         self._thread = ThreadPoolExecutor(1)
+
+    @staticmethod
+    def check_options(options: OnlineDaggerOptions) -> None:
+        """Raises if the agent is not one whose memory needs no gradients."""
+        if options.architecture != MAP:
+            raise ValueError(f"online-dagger trains the architecture {MAP!r}, not {options.architecture!r}")
 
     def close(self) -> None:
         """Stops the threads."""

@@ -24,7 +24,7 @@ AGENT_ROW = VIEW_SIZE - 1
 AGENT_COLUMN = VIEW_SIZE // 2
 # A wall of the start room that has not been seen yet.
 FAR = 99
-NUM_LAST_ACTIONS = 4
+NUM_LAST_ACTIONS = 3
 
 
 class Memory(NamedTuple):
@@ -56,7 +56,7 @@ class Memory(NamedTuple):
     carried_place: Tensor
     """(N,) uint8, where it came from: 1 + place, or FOREIGN."""
     last_actions: Tensor
-    """(N, 4) int8, newest first; -1 before the start."""
+    """(N, 3) int8, newest first; -1 before the start."""
     time: Tensor
     """(N,) int64, steps since the start."""
     log: EventLog
@@ -132,68 +132,35 @@ def update_memory(memory: Memory, image: Tensor, action: Tensor, tables: MapTabl
     """
     lanes = torch.arange(len(image), device=image.device)
     action = action.long()
-    image = image.long()
-    view = tables.contents[
-        image[..., 0].clamp(max=codes.NUM_TYPES - 1),
-        image[..., 1].clamp(max=5),
-        image[..., 2].clamp(max=codes.NUM_STATES - 1),
-    ].flatten(1)
+    view = _read_view(image, tables)
     heading, position, room = _move(memory, action, tables, lanes)
-    step = tables.vectors[heading]
-    front = _flat(position + step)
-    seen = view[:, tables.tiles]
-    now = view[:, AGENT_COLUMN * VIEW_SIZE + AGENT_ROW]
-    carried = torch.where(now >= codes.FIRST_THING, now, 0)
-
-    contents = memory.contents.flatten(1).clone()
-    places = memory.places.flatten(1).clone()
-    traces = memory.traces.flatten(1).clone()
-    before = contents[lanes, front]
+    in_hand = view[:, AGENT_COLUMN * VIEW_SIZE + AGENT_ROW]
+    carried = torch.where(in_hand >= codes.FIRST_THING, in_hand, 0)
     walls = _find_walls(memory.walls, view, position, heading, room)
-
-    # ---------------------------------------------------------- what the action did to the cell in front
-    picked_up = (action == PICKUP) & (memory.carried == 0) & (carried > 0)
-    dropped = (action == DROP) & (memory.carried > 0) & (carried == 0)
-    opened_box = (action == TOGGLE) & (before >= codes.FIRST_BOX)
-    place = _place_at(places[lanes, front], position + step, walls)
-    is_tracked = place != codes.FOREIGN
-    carried_place = torch.where(picked_up, place, memory.carried_place)
+    front = position + tables.vectors[heading]
+    before = memory.contents.flatten(1)[lanes, _flat(front)]
+    deed = Deed(
+        picked_up=(action == PICKUP) & (memory.carried == 0) & (carried > 0),
+        dropped=(action == DROP) & (memory.carried > 0) & (carried == 0),
+        opened_box=(action == TOGGLE) & (before >= codes.FIRST_BOX),
+        toggled_door=(action == TOGGLE) & _is_door(before),
+    )
+    place = _place_at(memory.places.flatten(1)[lanes, _flat(front)], front, walls)
+    carried_place = torch.where(deed.picked_up, place, memory.carried_place)
     # Something carried from the start on has no place of its own.
     carried_place = torch.where((action < 0) & (carried > 0), 1 + codes.OUTSIDE, carried_place)
 
-    traces = torch.where((action == DROP)[:, None], 0, traces)
-    leaves_trace = (picked_up | opened_box) & is_tracked
-    traces[lanes, front] = torch.where(leaves_trace, before, traces[lanes, front])
-
-    # ---------------------------------------------------------- the view
-    ahead = tables.vectors[heading][:, None] * tables.offsets[None, :, :1]
-    right = tables.vectors[(heading + 1) % 4][:, None] * tables.offsets[None, :, 1:]
-    cells = position[:, None] + ahead + right  # (N, 48, 2)
-    index = _flat(cells)
-    old = contents.gather(1, index)
-    drawn = torch.where(seen > 0, seen, old)
-    changed = (drawn != old).any(1)
-    contents.scatter_(1, index, drawn)
-    here = _flat(position)
-    contents[lanes, here] = contents[lanes, here].clamp(min=codes.FREE)
-
-    # ---------------------------------------------------------- where things came from
-    # A place is kept for a thing or for the trace of one.
-    is_thing = contents >= codes.FIRST_THING
-    places = torch.where(is_thing | (traces > 0), places, codes.NATIVE)
-    comes_out = opened_box & (contents[lanes, front] >= codes.FIRST_THING)
-    new_place = torch.where(dropped, memory.carried_place, places[lanes, front])
-    new_place = torch.where(comes_out, codes.FOREIGN, new_place)
-    places[lanes, front] = new_place
-
-    extent = _extend(memory.extent, cells, seen > 0)
-    visits = _count_visit(memory.visits.flatten(1), here, heading, changed | dropped | picked_up, lanes)
-    time = memory.time + 1
+    contents, extent, changed = _draw_view(memory, view, position, heading, tables)
+    traces = torch.where((action == DROP)[:, None], 0, memory.traces.flatten(1))
+    leaves_trace = (deed.picked_up | deed.opened_box) & (place != codes.FOREIGN)
+    traces[lanes, _flat(front)] = torch.where(leaves_trace, before, traces[lanes, _flat(front)])
+    places = _update_places(memory, contents, traces, _flat(front), deed, lanes)
+    changed = changed | deed.dropped | deed.picked_up
     after = Memory(
         contents=contents.view(-1, SIZE, SIZE),
         places=places.view(-1, SIZE, SIZE),
         traces=traces.view(-1, SIZE, SIZE),
-        visits=visits.view(-1, SIZE, SIZE),
+        visits=_count_visit(memory.visits.flatten(1), _flat(position), heading, changed, lanes).view(-1, SIZE, SIZE),
         position=position,
         heading=heading,
         extent=extent,
@@ -202,26 +169,76 @@ def update_memory(memory: Memory, image: Tensor, action: Tensor, tables: MapTabl
         carried=carried,
         carried_place=torch.where(carried > 0, carried_place, 0),
         last_actions=torch.cat([action[:, None].to(torch.int8), memory.last_actions[:, :-1]], 1),
-        time=time,
+        time=memory.time + 1,
         log=memory.log,
     )
+    return after._replace(log=_record_events(memory, after, action, front, deed, tables))
 
-    # ---------------------------------------------------------- events
-    content = contents[lanes, front]
-    opened_door = (action == TOGGLE) & (before >= codes.FIRST_DOOR) & tables.open_doors[content.long()]
-    thing = class_of(carried, carried_place)
-    thing = torch.where(dropped, class_of(memory.carried, memory.carried_place), thing)
-    facing = class_at(after, position + step)
+
+class Deed(NamedTuple):
+    """What the last action did, (N,) bool each."""
+
+    picked_up: Tensor
+    dropped: Tensor
+    opened_box: Tensor
+    toggled_door: Tensor
+
+
+def _read_view(image: Tensor, tables: MapTables) -> Tensor:
+    """(N, 49) the contents of the cells in view, column by column."""
+    kind, color, state = image.long().unbind(3)
+    last = tables.contents.shape
+    known = tables.contents[kind.clamp(max=last[0] - 1), color.clamp(max=last[1] - 1), state.clamp(max=last[2] - 1)]
+    return known.flatten(1)
+
+
+def _draw_view(
+    memory: Memory, view: Tensor, position: Tensor, heading: Tensor, tables: MapTables
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The contents (N, 576) with what is in view, how far the map reaches, and (N,) whether a cell has changed."""
+    contents = memory.contents.flatten(1).clone()
+    seen = view[:, tables.tiles]
+    ahead = tables.vectors[heading][:, None] * tables.offsets[None, :, :1]
+    right = tables.vectors[(heading + 1) % 4][:, None] * tables.offsets[None, :, 1:]
+    cells = position[:, None] + ahead + right  # (N, 48, 2)
+    index = _flat(cells)
+    old = contents.gather(1, index)
+    drawn = torch.where(seen > 0, seen, old)
+    contents.scatter_(1, index, drawn)
+    here = _flat(position)[:, None]
+    contents.scatter_(1, here, contents.gather(1, here).clamp(min=codes.FREE))
+    return contents, _extend(memory.extent, cells, seen > 0), (drawn != old).any(1)
+
+
+def _update_places(
+    memory: Memory, contents: Tensor, traces: Tensor, front: Tensor, deed: Deed, lanes: Tensor
+) -> Tensor:
+    """The flattened places, (N, 576): kept for things and for traces of things, and set for what was put in front."""
+    places = torch.where((contents >= codes.FIRST_THING) | (traces > 0), memory.places.flatten(1), codes.NATIVE)
+    comes_out = deed.opened_box & (contents[lanes, front] >= codes.FIRST_THING)
+    place = torch.where(deed.dropped, memory.carried_place, places[lanes, front])
+    places[lanes, front] = torch.where(comes_out, codes.FOREIGN, place)
+    return places
+
+
+def _record_events(
+    before: Memory, after: Memory, action: Tensor, front: Tensor, deed: Deed, tables: MapTables
+) -> EventLog:
+    """The log with what the agent did, and then with what it faces."""
+    facing = class_at(after, front)
+    content = after.contents.flatten(1).gather(1, _flat(front)[:, None])[:, 0]
+    opened_door = deed.toggled_door & tables.open_doors[content.long()]
+    thing = torch.where(deed.dropped, class_of(before.carried, before.carried_place), 0)
+    thing = torch.where(deed.picked_up, class_of(after.carried, after.carried_place), thing)
     thing = torch.where(opened_door, facing, thing)
-    kind = picked_up * codes.PICKED_UP + opened_door * codes.OPENED + dropped * codes.DROPPED
-    around = (position + step)[:, None] + tables.vectors  # (N, 4, 2)
+    kind = deed.picked_up * codes.PICKED_UP + opened_door * codes.OPENED + deed.dropped * codes.DROPPED
+    around = front[:, None] + tables.vectors  # (N, 4, 2)
     neighbors = torch.stack([class_at(after, around[:, side]) for side in range(4)], 1)
-    neighbors = torch.where(dropped[:, None], neighbors.sort(1, descending=True).values, 0)
-    log = record(memory.log, time, kind, torch.where(kind > 0, thing, 0), neighbors)
-    is_first = action < 0
-    faced = torch.where(is_first, 0, facing)
-    log = record(log, time, torch.full_like(kind, codes.FACED), faced, torch.zeros_like(neighbors))
-    return after._replace(log=log)
+    neighbors = torch.where(deed.dropped[:, None], neighbors.sort(1, descending=True).values, 0)
+    log = record(before.log, after.time, kind, thing, neighbors)
+    # The judge looks at what is faced after each action, so not at the start.
+    faced = torch.where(action < 0, 0, facing)
+    return record(log, after.time, torch.full_like(kind, codes.FACED), faced, torch.zeros_like(neighbors))
 
 
 def _move(memory: Memory, action: Tensor, tables: MapTables, lanes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ from babyai.agents.compilation import compilable_dynamic
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map import codes
 from babyai.agents.map.events import LOG_SIZE
-from babyai.agents.map.memory import MapTables, Memory, make_tables, new_memory, update_memory
+from babyai.agents.map.memory import NUM_LAST_ACTIONS, MapTables, Memory, make_tables, new_memory, update_memory
 from babyai.agents.map.tokens import CELLS, NUM_CELL_PLACES, NUM_PATCHES, Frames, Tokens, frames_of, tokenize_frames
 from babyai.agents.policy import Observation, Unrolled, reset_state
 from babyai.batch import Batch
@@ -130,7 +130,7 @@ class TokenEmbedding(nn.Module):
         self.agent = nn.Parameter(torch.zeros(dim))
         self.carried = nn.Embedding(codes.NUM_CONTENTS, dim)
         self.carried_place = nn.Embedding(NUM_CELL_PLACES, dim)
-        self.last_actions = nn.ModuleList(nn.Embedding(1 + NUM_ACTIONS, dim) for _ in range(3))
+        self.last_actions = nn.ModuleList(nn.Embedding(1 + NUM_ACTIONS, dim) for _ in range(NUM_LAST_ACTIONS))
         self.cell = nn.ModuleList(
             nn.Embedding(count, CELL_DIM) for count in (codes.NUM_CONTENTS, NUM_CELL_PLACES, codes.NUM_CONTENTS, 256)
         )

@@ -24,6 +24,14 @@ GRID = 17
 REACH = GRID * PATCH // 2
 NUM_PATCHES = GRID * GRID
 NUM_CELL_PLACES = 1 + codes.FOREIGN
+# The columns of `Frames.pose`.
+POSITION = slice(0, 2)
+HEADING = 2
+EXTENT = slice(3, 7)
+WALLS = slice(7, 11)
+CARRIED = 11
+CARRIED_PLACE = 12
+LAST_ACTIONS = slice(13, 13 + NUM_LAST_ACTIONS)
 
 
 class Frames(NamedTuple):
@@ -32,7 +40,7 @@ class Frames(NamedTuple):
     cells: Tensor
     """(B, 4, 24, 24) uint8: contents, places, traces and visits, as in `Memory`."""
     pose: Tensor
-    """(B, 16) int8: position, heading, extent, walls, carried content and its place, the last actions' first three."""
+    """(B, 16) int8: position, heading, extent, walls, carried content and its place, last actions; see `POSITION`."""
     keys: Tensor
     """(B, 48) int64, the log."""
     times: Tensor
@@ -43,16 +51,12 @@ class Frames(NamedTuple):
 
 def frames_of(memory: Memory, missions: Tensor) -> Frames:
     """The frames of N lanes; missions: (N, L)."""
-    pose = torch.cat(
-        [
-            *(memory.position, memory.heading[:, None], memory.extent, memory.walls, memory.carried[:, None].long()),
-            *(memory.carried_place[:, None].long(), memory.last_actions[:, :3].long()),
-        ],
-        1,
-    )
+    parts = [memory.position, memory.heading[:, None], memory.extent, memory.walls]
+    parts += [memory.carried[:, None], memory.carried_place[:, None], memory.last_actions]
+    pose = torch.cat([part.to(torch.int8) for part in parts], 1)
     cells = torch.stack([memory.contents, memory.places, memory.traces, memory.visits], 1)
     times = torch.stack([memory.log.first, memory.log.last], 1)
-    return Frames(cells, pose.to(torch.int8), memory.log.keys, times, missions)
+    return Frames(cells, pose, memory.log.keys, times, missions)
 
 
 class Tokens(NamedTuple):
@@ -112,9 +116,9 @@ def tokenize_frames(frames: Frames, vectors: Tensor) -> Tokens:
     return Tokens(
         ends=torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int(),
         longest=int(lengths.max()),
-        carried=pose[:, 11],
-        carried_place=pose[:, 12],
-        last_actions=pose[:, 13:16] + 1,
+        carried=pose[:, CARRIED],
+        carried_place=pose[:, CARRIED_PLACE],
+        last_actions=pose[:, LAST_ACTIONS] + 1,
         patches=torch.stack([cells >> shift & 255 for shift in (0, 8, 16, 24)], 1),
         patch_index=patch_index,
         patch_at=at[patch_frame, 1 + patch_index],
@@ -133,11 +137,12 @@ def _turn_map(cells: Tensor, pose: Tensor, vectors: Tensor) -> Tensor:
 
     Of a cell, only coordinates modulo 24 are known. Which they are follows from how far the map reaches.
     """
-    position = pose[:, :2]
-    heading = pose[:, 2]
-    behind = -pose[:, 5:7]  # the smallest coordinates of the map: ahead, right
+    position = pose[:, POSITION]
+    heading = pose[:, HEADING]
+    _, _, behind, left = pose[:, EXTENT].unbind(1)
+    lowest = -torch.stack([behind, left], 1)  # the smallest coordinates of the map
     index = torch.arange(SIZE, device=cells.device)
-    coordinates = behind[:, :, None] + (index - behind[:, :, None]) % SIZE  # (B, 2, 24)
+    coordinates = lowest[:, :, None] + (index - lowest[:, :, None]) % SIZE  # (B, 2, 24)
     ahead = coordinates[:, 0, :, None].expand(-1, SIZE, SIZE)
     right = coordinates[:, 1, None, :].expand(-1, SIZE, SIZE)
     offset_ahead = ahead - position[:, 0, None, None]
@@ -147,7 +152,7 @@ def _turn_map(cells: Tensor, pose: Tensor, vectors: Tensor) -> Tensor:
     up = (offset_ahead * step[:, 0] + offset_right * step[:, 1] + REACH).clamp(0, 2 * REACH)
     across = (offset_ahead * side[:, 0] + offset_right * side[:, 1] + REACH).clamp(0, 2 * REACH)
     contents, places, traces, visits = cells.long().unbind(1)
-    native = 1 + place_of(torch.stack([ahead, right], -1), pose[:, 7:11])
+    native = 1 + place_of(torch.stack([ahead, right], -1), pose[:, WALLS])
     places = torch.where(places == codes.NATIVE, native, places)
     turns = 2 * heading[:, None, None]
     visits = (visits >> turns | visits << (8 - turns)) & 255
@@ -165,6 +170,3 @@ def _rank_events(times: Tensor) -> Tensor:
     later = (last[:, None, :] > last[:, :, None]).sum(2)
     since = (last[:, None, :] >= first[:, :, None]).sum(2)
     return torch.stack([later, since], 2)
-
-
-__all__ = ["NUM_CELL_PLACES", "NUM_LAST_ACTIONS", "NUM_PATCHES", "Frames", "Tokens", "frames_of", "tokenize_frames"]
