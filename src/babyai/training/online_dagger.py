@@ -9,6 +9,7 @@ an exponential moving average of the weights.
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any
@@ -133,6 +134,7 @@ class OnlineDagger(Algorithm):
             threads=threads,
             compiled=options.cuda_graphs,
         )
+        self.played = 0
         self._rows = 0
         self._min_buffer = options.min_buffer
         if options.init_from is not None:
@@ -154,13 +156,19 @@ class OnlineDagger(Algorithm):
 
     def update(self) -> None:
         """One step of all worlds, and one gradient step."""
+        while self.buffer.size < min(self.buffer.capacity, self._min_buffer):
+            self._play_and(lambda: None)
+        self._play_and(self._learn)
+
+    def _play_and(self, work: Callable[[], None]) -> None:
+        """One step of all worlds, while this thread does some work."""
         labeled = self.rollouts.observe()
         self.buffer.add(labeled)
         chosen = self.rollouts.choose(labeled.frames)
-        # The worlds are stepped by another thread while this one launches the gradient step.
         stepped = self._thread.submit(self._step_worlds, chosen, self._record_event())
-        self._learn()
+        work()
         stepped.result()
+        self.played += self.options.worlds
 
     def _record_event(self) -> torch.cuda.Event | None:
         """An event that the GPU reaches when the actions are known."""
@@ -176,12 +184,11 @@ class OnlineDagger(Algorithm):
         self.rollouts.step(chosen)
 
     def _refill(self) -> None:
-        """Waits for half of the buffer: all episodes have just started, and frames should not all be of that kind."""
+        """Fills half of the buffer first: all episodes have just started, and frames should not all be of that kind."""
         self._min_buffer = max(self.options.min_buffer, self.options.buffer_size // 2)
 
     def _learn(self) -> None:
-        if self.buffer.size >= min(self.buffer.capacity, self._min_buffer):
-            self.learner.learn(self.buffer.sample(self.options.batch_size))
+        self.learner.learn(self.buffer.sample(self.options.batch_size))
 
     def metrics(self) -> dict[str, Any]:
         """The row of the last updates."""
@@ -190,9 +197,8 @@ class OnlineDagger(Algorithm):
             self.rollouts.agent_plays = True
         self._rows += 1
         frames = self.learner.num_steps * self.options.batch_size
-        played = self.num_updates * self.options.worlds
-        episodes = self.rollouts.num_started
-        return {"frames": frames, "played_frames": played, "episodes": episodes, **row, **self.rollouts.metrics()}
+        counts = {"frames": frames, "played_frames": self.played, "episodes": self.rollouts.num_started}
+        return {**counts, **row, **self.rollouts.metrics()}
 
     @property
     def progress(self) -> float:
@@ -217,6 +223,7 @@ class OnlineDagger(Algorithm):
         return {
             "steps": self.learner.num_steps,
             "rows": self._rows,
+            "played": self.played,
             "agent_plays": self.rollouts.agent_plays,
             "failures": self.rollouts.failures.tolist(),
             "episodes": self.rollouts.num_started,
@@ -226,5 +233,6 @@ class OnlineDagger(Algorithm):
         """Continues with a schedule and new episodes; half of the buffer is refilled before the first gradient step."""
         self.learner.num_steps = state["steps"]
         self._rows = state["rows"]
+        self.played = state["played"]
         self.rollouts.restart(state["episodes"], state["agent_plays"], state["failures"])
         self._refill()

@@ -1,0 +1,86 @@
+"""The map agent on a GPU: captured memory, packed attention, and training."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from babyai.agents.map.memory import make_tables, new_memory, update_memory
+from babyai.agents.map.model import attend, attend_padded, captured_update, varlen_attn
+from babyai.engine import Engine
+from babyai.training.online_dagger import train
+from babyai.training.options import OnlineDaggerOptions
+from babyai.training.run import read_rows
+from babyai.tree import tree_leaves, tree_map
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # torch.compile warns about itself.
+    pytest.mark.filterwarnings("ignore"),
+]
+CUDA = torch.device("cuda")
+
+
+def test_the_captured_memory_is_the_memory() -> None:
+    worlds = 64
+    engine = Engine(["BossLevel", "GoToImpUnlock", "PutNext"], worlds)
+    engine.reset(0)
+    rng = np.random.default_rng(0)
+    actions = np.full(worlds, -1)
+    plain = new_memory(worlds, torch.device("cpu"))
+    captured = new_memory(worlds, CUDA)
+    for _ in range(60):
+        images = torch.from_numpy(engine.images.copy())
+        last = torch.from_numpy(actions.copy())
+        plain = update_memory(plain, images, last, make_tables())
+        captured = tree_map(torch.clone, captured_update(CUDA)(captured, images.cuda(), last.cuda()))
+        for ours, theirs in zip(tree_leaves(captured), tree_leaves(plain), strict=True):
+            assert torch.equal(ours.cpu(), theirs)
+        actions = rng.choice(6, worlds, p=[0.15, 0.15, 0.4, 0.1, 0.1, 0.1])
+        engine.step(actions)
+        assert not engine.done.any()
+
+
+@pytest.mark.skipif(varlen_attn is None, reason="needs torch 2.10 or newer")
+@pytest.mark.parametrize("dim", [32, 64])
+def test_packed_attention_is_padded_attention(dim: int) -> None:
+    torch.manual_seed(0)
+    lengths = torch.tensor([1, 5, 130, 64, 17], device=CUDA)
+    ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int()
+    parts = [torch.randn(int(lengths.sum()), 4, dim, device=CUDA, dtype=torch.bfloat16) for _ in range(3)]
+    packed = [part.clone().requires_grad_() for part in parts]
+    padded = [part.float().requires_grad_() for part in parts]
+    weights = torch.randn(int(lengths.sum()), 4, dim, device=CUDA)
+    ours = attend(*packed, ends, 130)
+    theirs = attend_padded(*padded, ends, 130)
+    torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2)
+    (ours.float() * weights).sum().backward()
+    (theirs * weights).sum().backward()
+    for one, other in zip(packed, padded, strict=True):
+        assert one.grad is not None and other.grad is not None
+        torch.testing.assert_close(one.grad.float(), other.grad, atol=5e-2, rtol=5e-2)
+
+
+def test_it_learns_and_resumes(tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    options = OnlineDaggerOptions(
+        levels="GoToObj,GoToRedBallGrey",
+        size="small",
+        device="cuda",
+        quiet=True,
+        out=out,
+        frames=100 * 1024,
+        worlds=256,
+        batch_size=1024,
+        buffer_size=50_000,
+        min_buffer=4096,
+        validate_every=0,
+    )
+    train(options)
+    train(replace(options, frames=300 * 1024), resume=True)
+    rows = read_rows(out)
+    assert [row["frames"] for row in rows] == [100 * 1024, 200 * 1024, 300 * 1024]
+    assert rows[-1]["accuracy"] > 0.7 > rows[0]["accuracy"]
