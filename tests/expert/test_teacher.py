@@ -7,7 +7,8 @@ from babyai import LEVELS, Engine
 from babyai.expert.expert import ExpertBatch
 from babyai.expert.state import NO_ADVICE
 from babyai.expert.teacher import FAILURE_MESSAGES, LOCKED_OUT, NOTHING_LEFT
-from babyai.world.codes import BALL, DONE, EMPTY, KIND_MASK, NUM_ACTIONS, WALL
+from babyai.expert.teacher_path import NO_CELL, REACH, WINDOW
+from babyai.world.codes import BALL, DONE, EMPTY, KIND_MASK, LEFT, NUM_ACTIONS, RIGHT, WALL
 from babyai.world.state import MAX_SIZE, ORIGIN, STRIDE, index_of, position_of
 from tests.expert.solvable import why_lost
 from tests.scale import COMPILER_OFF, scaled
@@ -150,6 +151,36 @@ def test_advice_has_no_memory():
         fresh.experts.seen[:] = teacher.experts.seen
         assert (fresh.advise() == advice)[~engine.done].all()
         engine.step(advice, skip_done=True)
+
+
+def test_paths_lead_where_the_advice_does():
+    """With random actions in between, a path is connected and starts in the direction of the advice."""
+    center = np.array([REACH, REACH])
+    turns = {(0, -1): LEFT, (0, 1): RIGHT}
+    for level in ("BossLevel", "UnblockPickup", "GoToImpUnlock"):
+        engine, teacher = start(level, "paper", scaled(40, least=1))
+        silent = ExpertBatch(engine, "teacher")
+        rng = np.random.default_rng(0)
+        lengths = []
+        for _ in range(60):
+            advice, paths = teacher.advise_and_trace()
+            np.testing.assert_array_equal(advice, silent.advise())
+            for world in np.flatnonzero(~engine.done & (advice >= 0)):
+                cells = np.stack(np.divmod(paths[world, 1:], WINDOW), 1)[paths[world, 1:] != NO_CELL]
+                steps = np.diff(np.vstack([center, cells]), axis=0)
+                assert (np.abs(steps).sum(1) == 1).all()
+                lengths.append(len(cells))
+                if len(cells) and tuple(steps[0]) in turns:
+                    assert advice[world] == turns[tuple(steps[0])]
+            random = rng.random(engine.num_worlds) < 0.2
+            engine.step(np.where(random | (advice < 0), rng.integers(0, 6, engine.num_worlds), advice), skip_done=True)
+        assert np.mean(lengths) > 2
+
+
+def test_only_the_teacher_has_paths():
+    engine, _ = start("GoToObj", "paper", 1)
+    with pytest.raises(ValueError, match="teacher"):
+        ExpertBatch(engine, "paper").advise_and_trace()
 
 
 def test_plays_done_with_done_actions():

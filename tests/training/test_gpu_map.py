@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from babyai.agents.map.memory import make_tables, new_memory, update_memory
-from babyai.agents.map.model import attend, attend_padded, captured_update, varlen_attn
+from babyai.agents.map.model import captured_update
+from babyai.agents.map.transformer import (
+    attend,
+    attend_first_padded,
+    attend_from_first,
+    attend_padded,
+    varlen_attn,
+)
 from babyai.engine import Engine
 from babyai.training.online_dagger import train
 from babyai.training.options import OnlineDaggerOptions
@@ -36,26 +43,31 @@ def test_the_captured_memory_is_the_memory() -> None:
         images = torch.from_numpy(engine.images.copy())
         last = torch.from_numpy(actions.copy())
         plain = update_memory(plain, images, last, make_tables())
-        captured = tree_map(torch.clone, captured_update(CUDA)(captured, images.cuda(), last.cuda()))
+        captured = tree_map(torch.clone, captured_update(CUDA, 0)(captured, images.cuda(), last.cuda()))
         for ours, theirs in zip(tree_leaves(captured), tree_leaves(plain), strict=True):
             assert torch.equal(ours.cpu(), theirs)
         actions = rng.choice(6, worlds, p=[0.15, 0.15, 0.4, 0.1, 0.1, 0.1])
-        engine.step(actions)
-        assert not engine.done.any()
+        engine.step(actions, skip_done=True)
 
 
 @pytest.mark.skipif(varlen_attn is None, reason="needs torch 2.10 or newer")
 @pytest.mark.parametrize("dim", [32, 64])
-def test_packed_attention_is_padded_attention(dim: int) -> None:
+@pytest.mark.parametrize("one_query", [False, True])
+def test_packed_attention_is_padded_attention(dim: int, one_query: bool) -> None:
     torch.manual_seed(0)
     lengths = torch.tensor([1, 5, 130, 64, 17], device=CUDA)
     ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int()
     parts = [torch.randn(int(lengths.sum()), 4, dim, device=CUDA, dtype=torch.bfloat16) for _ in range(3)]
     packed = [part.clone().requires_grad_() for part in parts]
     padded = [part.float().requires_grad_() for part in parts]
-    weights = torch.randn(int(lengths.sum()), 4, dim, device=CUDA)
-    ours = attend(*packed, ends, 130)
-    theirs = attend_padded(*padded, ends, 130)
+    if one_query:
+        first = ends[:-1].long()
+        ours = attend_from_first(packed[0][first], *packed[1:], ends, 130)
+        theirs = attend_first_padded(padded[0][first], *padded[1:], ends, 130)
+    else:
+        ours = attend(*packed, ends, 130)
+        theirs = attend_padded(*padded, ends, 130)
+    weights = torch.randn_like(theirs)
     torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2)
     (ours.float() * weights).sum().backward()
     (theirs * weights).sum().backward()

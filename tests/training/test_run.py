@@ -170,6 +170,24 @@ def test_checkpoints_are_restored_and_old_ones_removed(tmp_path: Path) -> None:
     assert names_in(latest.folder) == ["model.safetensors", "training.safetensors"]
 
 
+def test_large_checkpoints_are_split_and_can_be_halved(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tensors = {f"weight{i}": torch.randn(2**20, generator=generator) for i in range(10)}  # 4 MiB each
+    tensors["step"] = torch.tensor(4097.0)
+    with Run.create(tmp_path, {}, "ppo") as run:
+        folder = run.save(1, lambda path: write_number(path, 1), tensors, {})
+        halved = run.save(2, lambda path: write_number(path, 1), tensors, {}, "bf16")
+    assert len(names_in(folder)) == 1 + 4 and len(names_in(halved)) == 1 + 2
+    assert all(path.stat().st_size < 16 * 2**20 for part in (folder, halved) for path in part.iterdir())
+    whole = read_checkpoint(folder).tensors
+    assert whole.keys() == tensors.keys() and all(torch.equal(whole[name], tensors[name]) for name in tensors)
+    rounded = read_checkpoint(halved).tensors
+    assert torch.equal(rounded["weight9"], tensors["weight9"].bfloat16()) and rounded["step"] == 4097
+    (folder / "training-2.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="incomplete"):
+        read_checkpoint(folder)
+
+
 def test_the_best_holds_the_model_only_and_outlives_the_others(folder: Path) -> None:
     checkpoints = folder / "checkpoints"
     assert names_in(checkpoints / "best-000000001") == ["model.safetensors"]

@@ -101,7 +101,8 @@ class Agent:
         """The agent of a checkpoint or a run.
 
         Args:
-            path: A checkpoint's folder or file, or a run's folder: of that the best checkpoint, or else the newest.
+            path: A checkpoint's folder or file, or a run's folder: of that the best checkpoint, or else the newest. Or
+                "map", the agent for all levels that comes with the package.
             device: Where it runs; "auto": a GPU if there is one.
             precision: "float32", or "bf16" for mixed precision.
             seed: Random seed for sampling actions.

@@ -18,6 +18,7 @@ from safetensors.torch import load as deserialize
 from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
+import babyai
 from babyai import __version__
 from babyai.agents.config import AgentConfig, AnyConfig, read_config
 from babyai.agents.custom import build_policy, trusted_class
@@ -29,6 +30,8 @@ MODEL = "model.safetensors"
 # Where a run keeps its checkpoints, and how the name of its best one begins.
 CHECKPOINTS = "checkpoints"
 BEST = "best-"
+# Agents that come with the package, and where they are in its repository.
+SHIPPED = (Path(babyai.__file__).parent / "models", Path(babyai.__file__).parents[2] / "models")
 FORMAT_VERSION = 1
 # How many names an error message shows.
 MAX_SHOWN = 5
@@ -191,10 +194,16 @@ def _parse_config(metadata: Mapping[str, str], file: Path) -> AnyConfig:
 def find_checkpoint(path: PathLike) -> Path:
     """The file to read: the checkpoint's own or, of a run, that of the best checkpoint, or else of the newest.
 
+    A name without a folder, if there is no such file, may be one of an agent that comes with the package.
+
     Raises:
         FileNotFoundError: There is none.
     """
     place = Path(path)
+    if place.name == str(path) and not place.exists():
+        for folder in SHIPPED:
+            if (folder / place / MODEL).is_file():
+                return folder / place / MODEL
     if place.is_file():
         return place
     if (place / MODEL).is_file():
@@ -240,7 +249,7 @@ def write_tensors(
         path: The file.
         tensors: On any device. Tied ones are written once for each name.
         metadata: Strings that the file carries along.
-        dtype: "bf16" halves all floating-point numbers; "float32" writes them as they are, or widened to it.
+        dtype: "bf16" halves float32 numbers, except scalars; "float32" writes them as they are, or widened to it.
     """
     if dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; use {' or '.join(map(repr, DTYPES))}")
@@ -278,9 +287,9 @@ def _to_cpu(key: str, tensor: Tensor, dtype: str) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{key!r} is a {type(tensor).__name__}, and only tensors can be saved")
     target = tensor.dtype
-    if tensor.is_floating_point() and dtype == "bf16":
+    if dtype == "bf16" and target == torch.float32 and tensor.ndim:
         target = torch.bfloat16
-    elif tensor.is_floating_point() and tensor.itemsize < 4:
+    elif dtype == "float32" and tensor.is_floating_point() and tensor.itemsize < 4:
         target = torch.float32
     return tensor.detach().to("cpu", target, copy=True, memory_format=torch.contiguous_format)
 

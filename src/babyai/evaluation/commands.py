@@ -33,7 +33,7 @@ def evaluate(
     """Evaluate an agent or the expert: success rates with 95 % intervals, next to the paper's Table 4.
 
     Args:
-        who: Agent to evaluate: the folder of an agent or run (its best checkpoint), or `expert`, `teacher`, `random`.
+        who: Agent: the folder of an agent or run (its best checkpoint), `map`, `expert`, `teacher`, `random`.
         levels: Level, several separated by commas, or `all` for the paper's nineteen.
         missions: Missions per level. The paper's 512 cannot tell 99 % from 100 %.
         first_seed: Seed of the first mission. Seeds from 10^9 on are for validation, from 2 * 10^9 on for test.
@@ -115,7 +115,7 @@ def find_player(
     try:
         model = Agent.load(who, device=device, model_class=architecture, trust=trust).model
     except FileNotFoundError as error:
-        raise ValueError(f"{error}; or choose expert, teacher or random") from None
+        raise ValueError(f"{error}; or choose expert, teacher, random or map") from None
     chosen: Any = None if precision == "auto" else precision
     return AgentPlayer(model, precision=chosen, sample=sample, seed=seed)
 

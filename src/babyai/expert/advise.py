@@ -7,6 +7,7 @@ from babyai.expert.planner import PLAN_FAILED, plan, reset_plan
 from babyai.expert.search import start_search, update_seen
 from babyai.expert.state import NO_ADVICE
 from babyai.expert.teacher import advise_as_teacher
+from babyai.expert.teacher_path import NO_CELL, trace_path
 from babyai.expert.teacher_search import active_side, is_strict
 from babyai.world.actions import front_of
 from babyai.world.codes import BOX, DONE, DROP, KIND_MASK, OPAQUE, OPEN, PICK_UP, PICKUP, TOGGLE
@@ -88,6 +89,18 @@ def advise_batch(worlds, experts, search, taken, style, advice, first, last):
         advice[i] = DONE
         if worlds[i].status == RUNNING:
             advice[i] = advise(worlds[i], experts[i], f, taken[i], style)
+
+
+@entry
+def advise_and_trace_batch(worlds, experts, search, advice, paths, first, last):
+    """Like `advise_batch` in style TEACHER, and writes where the advice leads: see `trace_path`."""
+    f = search[0]
+    for i in range(first, last):
+        advice[i] = DONE
+        paths[i] = NO_CELL
+        if worlds[i].status == RUNNING:
+            advice[i] = advise(worlds[i], experts[i], f, NO_ACTION, TEACHER)
+            trace_path(worlds[i], experts[i], f, paths[i])
 
 
 @njit

@@ -10,6 +10,7 @@ from babyai.expert import advise
 from babyai.expert.plan import describe_plan
 from babyai.expert.state import EXPERT, NO_ADVICE, SEARCH, check_experts, make_experts, make_search
 from babyai.expert.teacher import FAILURE_MESSAGES
+from babyai.expert.teacher_path import PATH_LENGTH
 from babyai.world.codes import Action
 from babyai.world.state import ENDED, NOT_RESET, WORLD, make_worlds
 
@@ -78,6 +79,31 @@ class ExpertBatch:
             ),
         )
         return self.advice.copy()
+
+    def advise_and_trace(self) -> tuple[np.ndarray, np.ndarray]:
+        """The teacher's advice, and where it leads.
+
+        Returns:
+            advice: (N,) int64, as from `advise`.
+            paths: (N, 32) int16, cells of a square of 51 x 51 around the agent, which faces up, numbered row by row
+                from 25 behind and 25 to the left: the goal, then the path to it cell by cell, as far as they have been
+                seen; -1 for none.
+
+        Raises:
+            ValueError: The style is not "teacher".
+        """
+        if self.style != "teacher":
+            raise ValueError('only the style "teacher" has paths')
+        self._require_episodes()
+        paths = np.empty((self.engine.num_worlds, PATH_LENGTH), dtype=np.int16)
+        self.engine.run_shards(
+            advise.advise_and_trace_batch,
+            lambda number, first, last: (
+                *(self.engine.kernel_worlds, self._records, self._searches[number]),
+                *(self.advice, paths, first, last),
+            ),
+        )
+        return self.advice.copy(), paths
 
     def demonstrate(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Plays every world from its current state to the end of its episode.

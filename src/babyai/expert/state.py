@@ -53,6 +53,9 @@ SEARCH = np.dtype(
         ("parent", np.int16, NUM_CELLS),
         ("distance", np.int16, NUM_CELLS),
         ("place", np.int16, NUM_CELLS),
+        # The cell to which the teacher's last advice leads, 0 for none; whether a path to it starts at the agent.
+        ("goal", np.int64),
+        ("has_path", np.bool_),
     ],
     align=True,
 )

@@ -65,6 +65,7 @@ FAILURE_MESSAGES = {
 def advise_as_teacher(s, e, f):
     """Returns the next action, or NO_ADVICE with the reason in `e.failure`."""
     e.failure = 0
+    f.goal = 0
     if s.status == ENDED or _should_play_done(s):
         return DONE
     start_teacher_search(f, s)
@@ -79,6 +80,8 @@ def advise_as_teacher(s, e, f):
     if p == 0:
         e.failure = NO_ROOM
         return NO_ADVICE
+    f.goal = p if stand == 0 or stand == int(s.agent) else stand
+    f.has_path = f.goal != int(s.agent) and stand != int(s.agent)
     return _act_toward(f, s, e, stand, p, action)
 
 

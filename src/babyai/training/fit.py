@@ -21,7 +21,7 @@ from babyai.agents.checkpoint import load_config, load_tensors, load_weights, wr
 from babyai.agents.config import AnyConfig
 from babyai.agents.custom import build_policy
 from babyai.agents.device import Precision, find_device, find_precision, place_model
-from babyai.evaluation.evaluate import Evaluation, evaluate
+from babyai.evaluation.evaluate import Evaluation, evaluate_levels
 from babyai.evaluation.players import AgentPlayer
 from babyai.seeds import VALIDATION_SEED
 from babyai.training.interrupts import catch_interrupts
@@ -272,10 +272,10 @@ class Session:
         """Plays the validation episodes of each level, new ones each time if `fresh`."""
         episodes = self.options.validation_episodes
         first_seed = VALIDATION_SEED + (self.validations * episodes if fresh else 0)
-        results = {
-            level: evaluate(self._player, level, missions=episodes, first_seed=first_seed, rules=self.options.rules)
-            for level in self.options.level_names
-        }
+        levels = self.options.level_names
+        results = evaluate_levels(
+            self._player, levels, missions=episodes, first_seed=first_seed, rules=self.options.rules
+        )
         self.validations += 1
         return results
 
@@ -327,9 +327,10 @@ class Session:
             )
         self.run.save(
             algorithm.num_updates,
-            lambda path: write_agent(path, self.evaluated, self.agent_config),
+            lambda path: write_agent(path, self.evaluated, self.agent_config, dtype=self.options.checkpoint_dtype),
             tensors | {GENERATOR: torch.get_rng_state()},
             state,
+            self.options.checkpoint_dtype,
         )
         self._last_save = time.monotonic()
 

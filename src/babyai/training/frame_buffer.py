@@ -19,6 +19,8 @@ class LabeledFrames(NamedTuple):
     """(B,) uint8, the expert's action; NO_LABEL where it has no advice."""
     progress: Tensor
     """(B,) uint8, bits: whether the first side of the mission is done, then each clause."""
+    paths: Tensor
+    """(B, 32) int16, the teacher's goal and path, as from `ExpertBatch.advise_and_trace`."""
 
 
 class FrameBuffer:

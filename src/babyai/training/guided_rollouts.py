@@ -117,16 +117,16 @@ class GuidedRollouts:
         """The current frames with their labels; the memory is brought up to date."""
         worlds = self.engine.worlds
         progress = worlds.first_side_done | worlds.clauses_done << 1
-        images, missions, actions, starts, labels, bits = (
+        images, missions, actions, starts, labels, bits, paths = (
             self._to_device(array)
             for array in (
                 *(self.engine.images, self.engine.missions, np.where(self._starts, -1, self._actions), self._starts),
-                *(np.where(self._labels < 0, NO_LABEL, self._labels).astype(np.uint8), progress),
+                *(np.where(self._labels < 0, NO_LABEL, self._labels).astype(np.uint8), progress, self._paths),
             )
         )
         memory = reset_state(self._memory, self._initial, starts)
         self._memory = self.policy.remember({"image": images, "last_action": actions}, memory)
-        return LabeledFrames(frames_of(self._memory, missions), labels, bits)
+        return LabeledFrames(frames_of(self._memory, missions), labels, bits, paths)
 
     @torch.no_grad()
     def choose(self, frames: Frames) -> Tensor | None:
@@ -140,7 +140,7 @@ class GuidedRollouts:
         index = self._to_device(lanes)
         greedy = self._to_device(self._is_greedy[lanes])
         with compiling(self._compiled):
-            logits, _, _ = self.policy.decide(Frames(*(part[index] for part in frames)))
+            logits = self.policy.decide(Frames(*(part[index] for part in frames))).logits
         uniforms = torch.rand(len(lanes), device=self.device)
         actions = torch.where(greedy, choose_actions(logits.float()), choose_actions(logits.float(), uniforms))
         return self._chosen[: len(lanes)].copy_(actions, non_blocking=True)
@@ -193,7 +193,7 @@ class GuidedRollouts:
     # ------------------------------------------------------------ episodes
 
     def _label(self) -> None:
-        self._labels = self.expert.advise()
+        self._labels, self._paths = self.expert.advise_and_trace()
 
     def _start(self, chosen: np.ndarray) -> None:
         """Starts the next episodes in the chosen worlds."""

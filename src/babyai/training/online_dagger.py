@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from babyai.agents.compilation import compiling
 from babyai.agents.config import MAP
-from babyai.agents.map.model import NUM_PROGRESS, MapPolicy
+from babyai.agents.map.model import NUM_PROGRESS, Decisions, MapPolicy
 from babyai.agents.precision import MixedPrecision
 from babyai.seeds import roll_in_seed
 from babyai.training.fit import Algorithm, Session, Stop, fit
@@ -28,8 +28,9 @@ from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.optimizer import make_adamw, set_learning_rate
 from babyai.training.options import OnlineDaggerOptions
+from babyai.training.path_loss import path_losses
 
-METRICS = ("loss", "cross_entropy", "accuracy", "progress_loss", "gradient_norm")
+METRICS = ("loss", "cross_entropy", "accuracy", "progress_loss", "goal_loss", "path_loss", "gradient_norm")
 # Updates between two log rows.
 ROW_UPDATES = 100
 
@@ -67,8 +68,8 @@ class FrameLearner:
         warm_up = min(1.0, (self.num_steps + 1) / self.options.warm_up)
         set_learning_rate(self.optimizer, self.options.learning_rate * warm_up)
         with compiling(self.on_gpu and self.options.cuda_graphs):
-            logits, _, progress = self.mixed.compute.decide(batch.frames)
-        loss, metrics = self._loss(logits.float(), progress.float(), batch)
+            decisions = self.mixed.compute.decide(batch.frames)
+        loss, metrics = self._loss(decisions, batch)
         self.mixed.backward(loss)
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.options.max_grad_norm)
         self.optimizer.step()
@@ -77,17 +78,21 @@ class FrameLearner:
         self.num_steps += 1
         self.totals += torch.cat([torch.ones_like(norm[None]), metrics, norm[None]]).detach()
 
-    def _loss(self, logits: Tensor, progress: Tensor, batch: LabeledFrames) -> tuple[Tensor, Tensor]:
-        """Cross-entropy with the expert's actions, plus the auxiliary loss; frames without advice do not count."""
+    def _loss(self, decisions: Decisions, batch: LabeledFrames) -> tuple[Tensor, Tensor]:
+        """Cross-entropy with the teacher's actions, plus auxiliary losses; frames without advice do not count."""
         has_label = batch.labels != NO_LABEL
         labels = torch.where(has_label, batch.labels, 0).long()
         weights = has_label.float() / has_label.sum().clamp(min=1)
+        logits = decisions.logits.float()
         cross_entropy = (functional.cross_entropy(logits, labels, reduction="none") * weights).sum()
         accuracy = ((logits.argmax(1) == labels) * weights).sum()
         bits = batch.progress[:, None] >> torch.arange(NUM_PROGRESS, device=logits.device) & 1
-        progress_loss = functional.binary_cross_entropy_with_logits(progress, bits.float())
+        progress_loss = functional.binary_cross_entropy_with_logits(decisions.progress.float(), bits.float())
+        goal, path = self.mixed.compute.predict_paths(decisions)
+        goal_loss, path_loss = path_losses(goal, path, decisions.tokens, batch.paths.long())
         loss = cross_entropy + self.options.progress_coef * progress_loss
-        return loss, torch.stack([loss, cross_entropy, accuracy, progress_loss])
+        loss = loss + self.options.path_coef * (goal_loss + path_loss)
+        return loss, torch.stack([loss, cross_entropy, accuracy, progress_loss, goal_loss, path_loss])
 
     @torch.no_grad()
     def _update_average(self) -> None:

@@ -20,6 +20,7 @@ DESCRIBED = tyro.conf.arg(help_behavior_hint="")
 # Options that may differ when a run is resumed: how long, where and how visibly, but not what.
 RESUME_MAY_CHANGE = (
     *("out", "device", "cuda_graphs", "max_minutes", "checkpoint_seconds", "save_dtype", "tensorboard", "quiet"),
+    "checkpoint_dtype",
 )
 # Options that only apply to the paper's architectures.
 FILM_LSTM_ONLY = ("memory_dim", "instruction", "direction", "last_action")
@@ -71,7 +72,9 @@ class TrainingOptions:
     checkpoint_seconds: float = 60.0
     """Checkpoint interval in seconds; better agents are saved at once."""
     save_dtype: Literal["float32", "bf16"] = "float32"
-    """Dtype of the best agent's weights on disk; what resuming needs is always float32."""
+    """Dtype of the best agent's weights on disk."""
+    checkpoint_dtype: Literal["float32", "bf16"] = "float32"
+    """Dtype of checkpoints on disk; bf16 halves them, but a resumed run is not exactly the same."""
     tensorboard: bool = False
     """TensorBoard: also write event files."""
     quiet: bool = False
@@ -304,6 +307,8 @@ class OnlineDaggerOptions(TrainingOptions):
     """EMA decay: exponential moving average of the weights, which is what is validated and saved."""
     progress_coef: float = 0.2
     """Auxiliary-loss coefficient: predict which parts of the mission are done."""
+    path_coef: float = 0.2
+    """Auxiliary-loss coefficient: predict the teacher's goal and the path to it."""
     expert_until: float = 0.94
     """Expert-only roll-ins until the label accuracy reaches this; not with --init-from."""
     take_over: float = 0.03
@@ -312,6 +317,8 @@ class OnlineDaggerOptions(TrainingOptions):
     """Hand-back probability: per step, that the agent hands back to the expert."""
     solo: float = 0.3
     """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds or is too slow."""
+    checkpoint_dtype: Literal["float32", "bf16"] = "bf16"
+    """Dtype of checkpoints on disk; bf16 halves them, and worlds and buffer are not kept anyway."""
     validate_every: int = 10
     """Validation interval in log rows (of 100 updates), always on the same episodes; 0 for none."""
     threads: Annotated[int | None, DESCRIBED] = None
@@ -328,7 +335,7 @@ class OnlineDaggerOptions(TrainingOptions):
             raise ValueError(
                 f"buffer_size must be at least the number of worlds, {self.worlds}, not {self.buffer_size}"
             )
-        for name in ("weight_decay", "progress_coef", "validate_every"):
+        for name in ("weight_decay", "progress_coef", "path_coef", "validate_every"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         for name in ("take_over", "hand_back", "solo", "ema_decay", "expert_until"):

@@ -4,6 +4,7 @@
     metrics.jsonl                                one JSON line per log row
     checkpoints/000000012/model.safetensors      the agent
     checkpoints/000000012/training.safetensors   optimizer, recurrent state, worlds; counters and positions as metadata
+    checkpoints/000000012/training-1.safetensors what does not fit into 15 MiB, and so on
     checkpoints/best-000000012/model.safetensors the agent with the best validation
     tensorboard/                                 on request; made from metrics.jsonl
 
@@ -22,9 +23,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from torch import Tensor
+from torch import Tensor, float32
 
-from babyai.agents.checkpoint import BEST, CHECKPOINTS, MODEL, CheckpointError, read_tensors, write_tensors
+from babyai.agents.checkpoint import BEST, CHECKPOINTS, MODEL, CheckpointError, Dtype, read_tensors, write_tensors
 from babyai.atomic_io import (
     DISK_FULL,
     PathLike,
@@ -41,6 +42,8 @@ METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 LOCK = ".lock"
 TENSORS = "training.safetensors"
+# Larger checkpoints are split, so that they fit through mail, repositories and the like.
+PART_BYTES = 15 * 2**20
 # The x-axis of TensorBoard: the first of these that a row has.
 STEP_METRICS = ("frames", "demos", "update", "epoch")
 # How many checkpoints are kept, besides the best.
@@ -197,6 +200,7 @@ class Run:
         write_model: Callable[[Path], object],
         tensors: Mapping[str, Tensor],
         state: Mapping[str, Any],
+        dtype: Dtype = "float32",
     ) -> Path:
         """Writes a checkpoint, and removes those older than the newest `KEEP`; returns its folder.
 
@@ -205,6 +209,7 @@ class Run:
             write_model: Writes the agent to the file that it is given.
             tensors: Other tensors, on any device.
             state: Anything JSON can hold.
+            dtype: Dtype of the other tensors on disk.
 
         Raises:
             OSError: The disk is full or cannot be written to. Earlier checkpoints are untouched.
@@ -215,7 +220,7 @@ class Run:
             with atomic_folder(folder) as new:
                 write_model(new / MODEL)
                 metadata = {"metrics_bytes": str(self._metrics_size()), "state": to_json(state)}
-                write_tensors(new / TENSORS, tensors, metadata)
+                _write_parts(new, tensors, metadata, dtype)
         for old in self._numbered()[:-KEEP]:
             remove_folder(old)
         return folder
@@ -387,12 +392,41 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     try:
         model, _ = read_tensors(folder / MODEL)
-        tensors, metadata = read_tensors(folder / TENSORS)
+        tensors, metadata = _read_parts(folder)
         return Checkpoint(folder, model, tensors, json.loads(metadata["state"]), int(metadata["metrics_bytes"]))
     except (FileNotFoundError, KeyError) as error:
         raise CheckpointError(f"{folder} is incomplete: {error}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder} is damaged: {error}") from None
+
+
+def _write_parts(folder: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], dtype: Dtype) -> None:
+    """Writes tensors to as many files as needed."""
+    parts: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        num_bytes = tensor.nbytes // 2 if dtype == "bf16" and tensor.dtype == float32 else tensor.nbytes
+        if size + num_bytes > PART_BYTES and parts[-1]:
+            parts.append({})
+            size = 0
+        parts[-1][name] = tensor
+        size += num_bytes
+    for number, part in enumerate(parts):
+        first = {**metadata, "parts": str(len(parts))} if number == 0 else None
+        write_tensors(folder / _part_name(number), part, first, dtype=dtype)
+
+
+def _read_parts(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What `_write_parts` wrote."""
+    tensors, metadata = read_tensors(folder / TENSORS)
+    for number in range(1, int(metadata.get("parts", 1))):
+        tensors |= read_tensors(folder / _part_name(number))[0]
+    return tensors, metadata
+
+
+def _part_name(number: int) -> str:
+    path = Path(TENSORS)
+    return f"{path.stem}-{number}{path.suffix}" if number else TENSORS
 
 
 def _truncate_rows(path: Path, size: int) -> None:

@@ -10,8 +10,9 @@ import torch
 from babyai.agents import Agent
 from babyai.agents.custom import check_contract, example_batch
 from babyai.agents.map import codes
-from babyai.agents.map.model import MapPolicy, attend_padded
+from babyai.agents.map.model import MapPolicy
 from babyai.agents.map.tokens import GRID, PATCH, REACH, Frames, frames_of, tokenize_frames
+from babyai.agents.map.transformer import attend_first_padded, attend_padded
 from babyai.agents.policy import unroll
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
@@ -42,7 +43,7 @@ def test_unrolling_has_gradients_for_all_weights_but_the_untrained_heads() -> No
     unrolled = unroll(policy, example_batch(), policy.initial_state(2))
     unrolled.logits.square().sum().backward()
     untouched = {name for name, parameter in policy.named_parameters() if parameter.grad is None}
-    assert untouched == {"critic.weight", "critic.bias", "progress.weight", "progress.bias"}
+    assert {name.split(".")[0] for name in untouched} == {"critic", "progress", "path", "path_norm"}
 
 
 def test_frames_do_not_see_each_other() -> None:
@@ -50,8 +51,8 @@ def test_frames_do_not_see_each_other() -> None:
     policy = make_policy().eval()
     frames = play_frames()
     with torch.no_grad():
-        together, _, _ = policy.decide(frames)
-        alone = torch.cat([policy.decide(Frames(*(part[i : i + 1] for part in frames)))[0] for i in range(8)])
+        together = policy.decide(frames).logits
+        alone = torch.cat([policy.decide(Frames(*(part[i : i + 1] for part in frames))).logits for i in range(8)])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
     assert together.std(0).max() > 0
 
@@ -62,6 +63,8 @@ def test_packed_attention_is_attention() -> None:
     ends = torch.tensor([0, 3, 4, 9], dtype=torch.int32)
     query, key, value = torch.randn(3, 9, 2, 8).unbind(0)
     packed = attend_padded(query, key, value, ends, max(lengths))
+    first = attend_first_padded(query[ends[:-1].long()], key, value, ends, max(lengths))
+    torch.testing.assert_close(first, packed[ends[:-1].long()])
     for start, end in pairwise(ends.tolist()):
         part = slice(start, end)
         scores = torch.einsum("qhd,khd->hqk", query[part], key[part]) / 8**0.5
@@ -115,7 +118,12 @@ def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
         Agent.create("map", **settings)
 
 
-def test_the_stored_agent_plays() -> None:
-    """It was trained for a few minutes, which is enough for the easiest level."""
-    agent = Agent.load(Path(__file__).parents[3] / "models" / "map", device="cpu")
+def test_the_agent_of_the_package_plays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    agent = Agent.load("map", device="cpu")
     assert evaluate(AgentPlayer(agent.model), "GoToObj", missions=32).success_rate > 0.9
+    # A folder of that name is meant where there is one.
+    monkeypatch.chdir(tmp_path)
+    Agent.create("map", size="small").save("map")
+    assert Agent.load("map", device="cpu").config != agent.config
+    with pytest.raises(FileNotFoundError):
+        Agent.load("./maps")

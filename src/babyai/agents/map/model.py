@@ -1,31 +1,42 @@
 """The map agent's network: a transformer over what it remembers and the words of the mission."""
 
+import threading
 from functools import cache, partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from babyai.agents.compilation import compilable_dynamic
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map import codes
 from babyai.agents.map.events import LOG_SIZE
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, MapTables, Memory, make_tables, new_memory, update_memory
 from babyai.agents.map.tokens import CELLS, NUM_CELL_PLACES, NUM_PATCHES, Frames, Tokens, frames_of, tokenize_frames
+from babyai.agents.map.transformer import Layer, ReadoutLayer
 from babyai.agents.policy import Observation, Unrolled, reset_state
 from babyai.batch import Batch
 from babyai.tree import tree_map
 from babyai.world.codes import MAX_WORDS, NUM_ACTIONS, VOCABULARY
 from babyai.world.state import MAX_CLAUSES
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # before torch 2.10
-    varlen_attn = None
-
 CELL_DIM = 24
 # What the auxiliary head predicts: whether the first side is done, and each clause.
 NUM_PROGRESS = 1 + MAX_CLAUSES
+
+
+class Decisions(NamedTuple):
+    """What the network makes of B frames."""
+
+    logits: Tensor
+    """(B, 7) of the actions."""
+    values: Tensor
+    """(B,)"""
+    progress: Tensor
+    """(B, 5) logits of the first auxiliary head."""
+    hidden: Tensor
+    """(T, dim) the tokens before the last layer, which the second auxiliary head reads."""
+    tokens: Tokens
 
 
 class MapPolicy(nn.Module):
@@ -49,12 +60,17 @@ class MapPolicy(nn.Module):
             raise ValueError(f"dim must be a multiple of heads, but {dim} is none of {heads}")
         self.dim = dim
         self.embed = TokenEmbedding(dim)
-        self.layers = nn.ModuleList(Layer(dim, heads) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(dim, heads) for _ in range(layers - 1))
+        self.layers.append(ReadoutLayer(dim, heads))
         self.norm = nn.LayerNorm(dim)
         self.actor = nn.Linear(dim, NUM_ACTIONS)
         self.critic = nn.Linear(dim, 1)
         self.progress = nn.Linear(dim, NUM_PROGRESS)
+        self.path_norm = nn.LayerNorm(dim)
+        self.path = nn.Linear(dim, 2 * CELLS)
         nn.init.normal_(self.actor.weight, std=0.01)
+        # Few cells are on the path.
+        nn.init.constant_(self.path.bias, -4.0)
         for name, table in make_tables()._asdict().items():
             self.register_buffer(f"table_{name}", table, persistent=False)
 
@@ -71,8 +87,8 @@ class MapPolicy(nn.Module):
     def forward(self, observation: Observation, state: Memory) -> tuple[Tensor, Tensor, Memory]:
         """One step of n lanes."""
         memory = self.remember(observation, state)
-        logits, values, _ = self.decide(frames_of(memory, observation["mission"]))
-        return logits, values, memory
+        decisions = self.decide(frames_of(memory, observation["mission"]))
+        return decisions.logits, decisions.values, memory
 
     def unroll(self, batch: Batch, state: Memory) -> Unrolled:
         """T steps of N lanes: the memory step by step, the network on all frames at once."""
@@ -82,9 +98,9 @@ class MapPolicy(nn.Module):
             observation = batch.observation(step)
             state = self.remember(observation, reset_state(state, initial, starts))
             frames.append(frames_of(state, observation["mission"]))
-        logits, values, _ = self.decide(Frames(*(torch.cat(parts) for parts in zip(*frames, strict=True))))
+        decisions = self.decide(Frames(*(torch.cat(parts) for parts in zip(*frames, strict=True))))
         shape = (batch.num_steps, batch.num_lanes)
-        return Unrolled(logits.view(*shape, -1), values.view(shape), state)
+        return Unrolled(decisions.logits.view(*shape, -1), decisions.values.view(shape), state)
 
     # ------------------------------------------------------------ its two halves
 
@@ -92,17 +108,24 @@ class MapPolicy(nn.Module):
         """The memory after an observation."""
         inputs = (state, observation["image"], observation["last_action"])
         if state.contents.is_cuda and not torch.cuda.is_current_stream_capturing():
-            return tree_map(torch.clone, captured_update(state.contents.device)(*inputs))
+            return tree_map(torch.clone, captured_update(state.contents.device, threading.get_ident())(*inputs))
         return update_memory(*inputs, self.tables)
 
-    def decide(self, frames: Frames) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (B, 7), values (B,), and the auxiliary head's logits (B, 5)."""
+    def decide(self, frames: Frames) -> Decisions:
+        """What to do in each frame."""
         tokens = tokenize_frames(frames, self.tables.vectors)
         hidden = self.embed(tokens)
-        for layer in self.layers:
+        *layers, readout = self.layers
+        for layer in layers:
             hidden = layer(hidden, tokens.ends, tokens.longest)
-        agent = self.norm(hidden[tokens.ends[:-1].long()].float())
-        return self.actor(agent), self.critic(agent)[:, 0], self.progress(agent)
+        agent = self.norm(readout(hidden, tokens.ends, tokens.longest).float())
+        return Decisions(self.actor(agent), self.critic(agent)[:, 0], self.progress(agent), hidden, tokens)
+
+    def predict_paths(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
+        """The second auxiliary head: (P, 9) logits of each cell being the teacher's goal, and of being on its path."""
+        patches = decisions.hidden[decisions.tokens.patch_at]
+        goal, path = self.path(self.path_norm(patches)).float().split(CELLS, 1)
+        return goal, path
 
     @property
     def tables(self) -> MapTables:
@@ -111,8 +134,11 @@ class MapPolicy(nn.Module):
 
 
 @cache
-def captured_update(device: torch.device) -> CudaGraphFunction:
-    """`update_memory` as a CUDA graph: hundreds of short kernels, which take longer to launch than to run."""
+def captured_update(device: torch.device, thread: int) -> CudaGraphFunction:
+    """`update_memory` as a CUDA graph: hundreds of short kernels, which take longer to launch than to run.
+
+    Each thread has its own, because the next call overwrites what the last one returned.
+    """
     tables = make_tables(device)
     return CudaGraphFunction(partial(update_memory, tables=tables), device)
 
@@ -192,52 +218,3 @@ def _look_up_both(first: nn.Module, second: nn.Module, one: Tensor, other: Tenso
     assert isinstance(first, nn.Embedding) and isinstance(second, nn.Embedding)
     table = (first.weight[:, None] + second.weight).flatten(0, 1)
     return functional.embedding(one * second.num_embeddings + other, table)
-
-
-class Layer(nn.Module):
-    """A pre-norm transformer layer over packed sequences."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1 = nn.LayerNorm(dim)
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.out = nn.Linear(dim, dim)
-        self.norm2 = nn.LayerNorm(dim)
-        self.up = nn.Linear(dim, 4 * dim)
-        self.down = nn.Linear(4 * dim, dim)
-
-    def forward(self, hidden: Tensor, ends: Tensor, longest: int) -> Tensor:
-        """(T, dim); ends: (B + 1,) where sequences end."""
-        query, key, value = self._project(hidden)
-        return self._finish(hidden, attend(query, key, value, ends, longest))
-
-    @compilable_dynamic
-    def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        projected = self.qkv(self.norm1(hidden)).view(len(hidden), 3, self.heads, -1)
-        return projected[:, 0], projected[:, 1], projected[:, 2]
-
-    @compilable_dynamic
-    def _finish(self, hidden: Tensor, attended: Tensor) -> Tensor:
-        hidden = hidden + self.out(attended.flatten(1))
-        return hidden + self.down(functional.gelu(self.up(self.norm2(hidden)), approximate="tanh"))
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
-    """Attention within each packed sequence: (T, heads, dim of a head)."""
-    if varlen_attn is not None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
-        attended = varlen_attn(query, key, value, ends, ends, longest, longest)
-        assert isinstance(attended, Tensor)
-        return attended
-    return attend_padded(query, key, value, ends, longest)
-
-
-def attend_padded(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
-    """The same for any device and dtype, with padding."""
-    lengths = ends.diff()
-    steps = torch.arange(longest, device=query.device)
-    present = steps < lengths[:, None]
-    index = torch.where(present, ends[:-1, None] + steps, 0)
-    padded = [part[index].transpose(1, 2) for part in (query, key, value)]
-    attended = functional.scaled_dot_product_attention(*padded, attn_mask=present[:, None, None, :])
-    return attended.transpose(1, 2)[present]

@@ -77,6 +77,8 @@ class Tokens(NamedTuple):
     """(B, 3) 0 for none, else 1 + action."""
     patches: Tensor
     """(P, 4, 9) contents, places, traces and visits of the cells."""
+    patch_frame: Tensor
+    """(P,) the frame that the patch belongs to."""
     patch_index: Tensor
     """(P,) where the patch is in the grid around the agent."""
     patch_at: Tensor
@@ -120,6 +122,7 @@ def tokenize_frames(frames: Frames, vectors: Tensor) -> Tokens:
         carried_place=pose[:, CARRIED_PLACE],
         last_actions=pose[:, LAST_ACTIONS] + 1,
         patches=torch.stack([cells >> shift & 255 for shift in (0, 8, 16, 24)], 1),
+        patch_frame=patch_frame,
         patch_index=patch_index,
         patch_at=at[patch_frame, 1 + patch_index],
         event_kind=kind,
