@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from babyai.agents.map.memory import make_tables, new_memory, update_memory
-from babyai.agents.map.model import captured_update
+from babyai.agents.map.model import MapPolicy, captured_update
 from babyai.agents.map.transformer import (
     attend,
     attend_first_padded,
@@ -17,7 +17,8 @@ from babyai.agents.map.transformer import (
     varlen_attn,
 )
 from babyai.engine import Engine
-from babyai.training.online_dagger import train
+from babyai.training.guided_rollouts import GuidedRollouts
+from babyai.training.online_dagger import FrameLearner, train
 from babyai.training.options import OnlineDaggerOptions
 from babyai.training.run import read_rows
 from babyai.tree import tree_leaves, tree_map
@@ -60,13 +61,15 @@ def test_packed_attention_is_padded_attention(dim: int, one_query: bool) -> None
     parts = [torch.randn(int(lengths.sum()), 4, dim, device=CUDA, dtype=torch.bfloat16) for _ in range(3)]
     packed = [part.clone().requires_grad_() for part in parts]
     padded = [part.float().requires_grad_() for part in parts]
+    query, key, value = packed
+    other_query, other_key, other_value = padded
     if one_query:
         first = ends[:-1].long()
-        ours = attend_from_first(packed[0][first], *packed[1:], ends, 130)
-        theirs = attend_first_padded(padded[0][first], *padded[1:], ends, 130)
+        ours = attend_from_first(query[first], key, value, ends, 130)
+        theirs = attend_first_padded(other_query[first], other_key, other_value, ends, 130)
     else:
-        ours = attend(*packed, ends, 130)
-        theirs = attend_padded(*padded, ends, 130)
+        ours = attend(query, key, value, ends, 130)
+        theirs = attend_padded(other_query, other_key, other_value, ends, 130)
     weights = torch.randn_like(theirs)
     torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2)
     (ours.float() * weights).sum().backward()
@@ -74,6 +77,47 @@ def test_packed_attention_is_padded_attention(dim: int, one_query: bool) -> None
     for one, other in zip(packed, padded, strict=True):
         assert one.grad is not None and other.grad is not None
         torch.testing.assert_close(one.grad.float(), other.grad, atol=5e-2, rtol=5e-2)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-3), ("bf16", 0.02)])
+def test_captured_gradient_steps_are_gradient_steps(precision: str, tolerance: float) -> None:
+    """Padded and replayed from CUDA graphs, or not: the losses of the same batches are the same."""
+    losses = []
+    for cuda_graphs in (True, False):
+        torch.manual_seed(0)
+        options = OnlineDaggerOptions(size="small", device="cuda", cuda_graphs=cuda_graphs, warm_up=1)
+        policy = MapPolicy(64, 2, 2).to(CUDA)
+        learner = FrameLearner(policy, options, precision)
+        rollouts = GuidedRollouts(policy, ["BossLevel", "GoToObj"], 128, cuda_graphs=cuda_graphs)
+        metrics = []
+        for _ in range(12):
+            labeled = rollouts.observe()
+            learner.learn(labeled)
+            metrics.append(list(learner.metrics().values()))
+            rollouts.step(None)
+        losses.append(metrics)
+    assert losses[0] == pytest.approx(losses[1], rel=tolerance, abs=tolerance)
+
+
+def test_captured_choices_are_choices() -> None:
+    torch.manual_seed(0)
+    policy = MapPolicy(64, 2, 2).to(CUDA)
+    worlds = 600
+    captured, plain = (
+        GuidedRollouts(policy, ["BossLevel", "GoToObj"], worlds, solo=1.0, cuda_graphs=graphs)
+        for graphs in (True, False)
+    )
+    agreement = []
+    for rollouts in (captured, plain):
+        rollouts.restart(0, True, [1.0, 1.0])
+    for _ in range(20):
+        ours, theirs = (rollouts.choose(rollouts.observe().frames) for rollouts in (captured, plain))
+        assert ours is not None and theirs is not None
+        torch.cuda.synchronize()
+        agreement.append((ours == theirs).float().mean().item())
+        for rollouts in (captured, plain):
+            rollouts.step(theirs.clone())
+    assert np.mean(agreement) > 0.99
 
 
 def test_it_learns_and_resumes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
 from babyai.agents.map.tokens import Frames
-from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames
+from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.online_dagger import FrameLearner, train
 from babyai.training.options import OnlineDaggerOptions
@@ -37,7 +37,7 @@ def make_options(**settings: Any) -> OnlineDaggerOptions:
 def numbered_frames(numbers: list[int]) -> LabeledFrames:
     column = torch.tensor(numbers)
     zeros = [torch.zeros(len(numbers), 1) for _ in range(5)]
-    return LabeledFrames(Frames(*zeros), column, column, column)
+    return LabeledFrames(Frames(*zeros), Labels(column, column, column))
 
 
 def test_the_buffer_keeps_the_newest_frames() -> None:
@@ -46,10 +46,10 @@ def test_the_buffer_keeps_the_newest_frames() -> None:
         buffer.sample(1)
     buffer.add(numbered_frames([1, 2, 3]))
     assert buffer.size == 3
-    assert set(buffer.sample(200).labels.tolist()) == {1, 2, 3}
+    assert set(buffer.sample(200).labels.actions.tolist()) == {1, 2, 3}
     buffer.add(numbered_frames([4, 5, 6]))
     assert buffer.size == 5
-    assert set(buffer.sample(300).labels.tolist()) == {2, 3, 4, 5, 6}
+    assert set(buffer.sample(300).labels.actions.tolist()) == {2, 3, 4, 5, 6}
 
 
 def make_rollouts(**settings: Any) -> GuidedRollouts:
@@ -101,7 +101,7 @@ def test_labels_are_the_teachers_advice() -> None:
     rollouts = make_rollouts()
     labeled = rollouts.observe()
     advice = rollouts.expert.advice
-    np.testing.assert_array_equal(labeled.labels.numpy(), np.where(advice < 0, NO_LABEL, advice))
+    np.testing.assert_array_equal(labeled.labels.actions.numpy(), np.where(advice < 0, NO_LABEL, advice))
 
 
 def test_frames_without_advice_do_not_count() -> None:
@@ -109,13 +109,12 @@ def test_frames_without_advice_do_not_count() -> None:
     rollouts = make_rollouts()
     labeled = rollouts.observe()
     learner = FrameLearner(MapPolicy(32, 1, 2), make_options(progress_coef=0.0), "float32")
-    labels = labeled.labels.clone()
-    labels[:5] = NO_LABEL
-    batch = labeled._replace(labels=labels)
+    labels = labeled.labels._replace(actions=labeled.labels.actions.clone())
+    labels.actions[:5] = NO_LABEL
     decisions = learner.policy.decide(labeled.frames)
     changed = decisions._replace(logits=torch.cat([torch.randn(5, 7), decisions.logits[5:]]))
-    one, _ = learner._loss(decisions, batch)
-    other, _ = learner._loss(changed, batch)
+    one, _ = learner._loss(decisions, labels)
+    other, _ = learner._loss(changed, labels)
     assert one == other
 
 

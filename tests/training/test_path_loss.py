@@ -6,7 +6,7 @@ import torch
 from babyai.agents.map import codes
 from babyai.agents.map.memory import make_tables
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.tokens import Tokens, tokenize_frames
+from babyai.agents.map.tokens import Capacities, Tokens, tokenize_frames
 from babyai.training.frame_buffer import LabeledFrames
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.path_loss import find_cells, path_losses
@@ -28,8 +28,8 @@ def play(steps: int = 60, worlds: int = 32) -> tuple[LabeledFrames, Tokens]:
 
 def test_goal_and_path_are_cells_that_the_map_shows() -> None:
     labeled, tokens = play()
-    cells = find_cells(tokens, labeled.paths.long())
-    assert ((cells >= 0) == (labeled.paths >= 0)).all()
+    cells = find_cells(tokens, labeled.labels.paths.long())
+    assert ((cells >= 0) == (labeled.labels.paths >= 0)).all()
     assert (cells[:, 0] >= 0).float().mean() > 0.9
     contents = tokens.patches[:, 0].flatten()
     steps = cells[:, 1:]
@@ -40,18 +40,28 @@ def test_goal_and_path_are_cells_that_the_map_shows() -> None:
 
 def test_the_first_step_of_the_path_is_the_advice() -> None:
     labeled, _ = play()
-    first = labeled.paths[:, 1].numpy()
+    first = labeled.labels.paths[:, 1].numpy()
     center = 51 * 25 + 25
     for cell, action in ((center - 1, Action.left), (center + 1, Action.right)):
-        assert (labeled.labels[first == cell] == action).all()
+        assert (labeled.labels.actions[first == cell] == action).all()
     # Ahead, it is entered, opened, picked up, and so on, but not turned away from.
-    assert (labeled.labels[first == center + 51] >= Action.forward).all()
+    assert (labeled.labels.actions[first == center + 51] >= Action.forward).all()
     assert np.isin([center - 1, center + 1, center + 51], first).all()
+
+
+def test_padding_does_not_count() -> None:
+    labeled, tokens = play()
+    padded = tokenize_frames(labeled.frames, make_tables().vectors, Capacities())
+    goal, path = torch.randn(2, len(padded.patch_at), 9).unbind(0)
+    losses = path_losses(goal, path, padded, labeled.labels.paths.long())
+    count = len(tokens.patch_at)
+    expected = path_losses(goal[:count], path[:count], tokens, labeled.labels.paths.long())
+    torch.testing.assert_close(losses, expected)
 
 
 def test_perfect_logits_have_no_loss() -> None:
     labeled, tokens = play()
-    paths = labeled.paths.long()
+    paths = labeled.labels.paths.long()
     cells = find_cells(tokens, paths)
     shape = tokens.patches[:, 0].shape
     goal = torch.zeros(shape)

@@ -38,6 +38,7 @@ class CudaGraphFunction:
         enabled: Whether to use CUDA graphs and torch.compile on a GPU. Without it, the function just runs.
         compiled: Whether to compile the parts marked `@compilable`.
         exact: Whether convolutions in float32 use full precision instead of TF32.
+        max_graphs: How many graphs to keep; the oldest is dropped first. Default: all.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class CudaGraphFunction:
         enabled: bool = True,
         compiled: bool = False,
         exact: bool = False,
+        max_graphs: int | None = None,
     ) -> None:
         self.function = function
         self.device = device
@@ -56,6 +58,7 @@ class CudaGraphFunction:
         self.enabled = enabled and device.type == "cuda"
         self.compiled = compiled
         self.exact = exact
+        self.max_graphs = max_graphs
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
@@ -69,6 +72,10 @@ class CudaGraphFunction:
         leaves = tree_leaves(inputs, with_none=True)
         key = tuple(None if leaf is None else (leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in self._graphs:
+            if self.max_graphs is not None and len(self._graphs) >= self.max_graphs:
+                # It may still be replaying.
+                torch.cuda.synchronize(self.device)
+                del self._graphs[next(iter(self._graphs))]
             self._graphs[key] = self._capture(inputs)
         graph, places, outputs = self._graphs[key]
         for place, tensor in zip(places, leaves, strict=True):

@@ -11,16 +11,22 @@ from babyai.tree import tree_map
 NO_LABEL = 255
 
 
-class LabeledFrames(NamedTuple):
-    """Frames, and what is to be predicted from each."""
+class Labels(NamedTuple):
+    """What is to be predicted from B frames."""
 
-    frames: Frames
-    labels: Tensor
-    """(B,) uint8, the expert's action; NO_LABEL where it has no advice."""
+    actions: Tensor
+    """(B,) uint8, the teacher's; NO_LABEL where it has no advice."""
     progress: Tensor
     """(B,) uint8, bits: whether the first side of the mission is done, then each clause."""
     paths: Tensor
     """(B, 32) int16, the teacher's goal and path, as from `ExpertBatch.advise_and_trace`."""
+
+
+class LabeledFrames(NamedTuple):
+    """Frames, and what is to be predicted from each."""
+
+    frames: Frames
+    labels: Labels
 
 
 class FrameBuffer:
@@ -41,10 +47,10 @@ class FrameBuffer:
 
     def add(self, new: LabeledFrames) -> None:
         """Stores frames; the oldest make room."""
-        count = len(new.labels)
+        count = len(new.labels.actions)
         if self._stored is None:
             self._stored = tree_map(lambda tensor: tensor.new_zeros((self.capacity, *tensor.shape[1:])), new)
-        place = (self._next + torch.arange(count, device=new.labels.device)) % self.capacity
+        place = (self._next + torch.arange(count, device=new.labels.actions.device)) % self.capacity
 
         def store(ring: Tensor, tensor: Tensor) -> Tensor:
             return ring.index_copy_(0, place, tensor)
@@ -57,5 +63,5 @@ class FrameBuffer:
         """Random frames, with replacement."""
         if self._stored is None:
             raise RuntimeError("the buffer is empty")
-        index = torch.randint(self.size, (count,), device=self._stored.labels.device)
+        index = torch.randint(self.size, (count,), device=self._stored.labels.actions.device)
         return tree_map(lambda tensor: tensor[index], self._stored)

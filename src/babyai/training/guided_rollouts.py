@@ -14,21 +14,24 @@ import torch
 from torch import Tensor
 
 from babyai.agents.actor import choose_actions
-from babyai.agents.compilation import compiling
+from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map.memory import Memory
-from babyai.agents.map.tokens import Frames, frames_of
+from babyai.agents.map.tokens import Capacities, Frames, Tokens, frames_of
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
 from babyai.levels.catalog import Rules
 from babyai.seeds import VALIDATION_SEED
-from babyai.training.frame_buffer import NO_LABEL, LabeledFrames
+from babyai.training.frame_buffer import NO_LABEL, LabeledFrames, Labels
 
+# CUDA graphs of the policy: one for each number of lanes, a multiple of this, and each size of the padded tokens.
+LANES_MULTIPLE = 256
+MAX_GRAPHS = 6
 # A solo episode fails after this many steps, or this part of its time limit, whichever is more.
 SOLO_STEPS = 40
 SOLO_LIMIT = 0.3
 # And after this many disagreements with the expert.
-SOLO_DISAGREEMENTS = 10
+SOLO_DISAGREEMENTS = 30
 # Probability that the agent hands back after a disagreement, in a mixed episode.
 HAND_BACK_DISAGREEING = 0.1
 # How much a solo episode changes the failure rate of its level, and the least weight of a level.
@@ -50,7 +53,7 @@ class GuidedRollouts:
         take_over: Probability, per step, that the agent takes over from the expert in a mixed episode.
         hand_back: Probability, per step, that it hands back.
         threads: Threads of the engine.
-        compiled: Whether a GPU compiles parts of the policy.
+        cuda_graphs: Whether a GPU replays the policy from CUDA graphs.
 
     Attributes:
         agent_plays: Whether the agent plays at all; if not, the expert plays alone.
@@ -70,7 +73,7 @@ class GuidedRollouts:
         take_over: float = 0.03,
         hand_back: float = 0.02,
         threads: int = 1,
-        compiled: bool = True,
+        cuda_graphs: bool = True,
     ) -> None:
         self.policy = policy
         self.agent_plays = False
@@ -86,7 +89,10 @@ class GuidedRollouts:
         self._memory: Memory = policy.initial_state(worlds)
         self._initial: Memory = policy.initial_state(worlds)
         on_gpu = self.device.type == "cuda"
-        self._compiled = compiled and on_gpu
+        self._capacities = Capacities() if cuda_graphs and on_gpu else None
+        self._act = CudaGraphFunction(
+            self._choose, self.device, enabled=cuda_graphs, compiled=True, max_graphs=MAX_GRAPHS
+        )
         self._seed = seed
         self._chosen = torch.zeros(worlds, dtype=torch.long, pin_memory=on_gpu)
         self._is_solo = np.zeros(worlds, dtype=bool)
@@ -126,7 +132,7 @@ class GuidedRollouts:
         )
         memory = reset_state(self._memory, self._initial, starts)
         self._memory = self.policy.remember({"image": images, "last_action": actions}, memory)
-        return LabeledFrames(frames_of(self._memory, missions), labels, bits, paths)
+        return LabeledFrames(frames_of(self._memory, missions), Labels(labels, bits, paths))
 
     @torch.no_grad()
     def choose(self, frames: Frames) -> Tensor | None:
@@ -135,15 +141,22 @@ class GuidedRollouts:
         On a GPU they are still being computed when this returns.
         """
         lanes = np.flatnonzero(self._agent_drives)
-        if not len(lanes):
+        count = len(lanes)
+        if not count:
             return None
+        if self._capacities is not None:
+            # Some play twice, so that the number is one of few.
+            lanes = np.resize(lanes, -(-count // LANES_MULTIPLE) * LANES_MULTIPLE)
         index = self._to_device(lanes)
-        greedy = self._to_device(self._is_greedy[lanes])
-        with compiling(self._compiled):
-            logits = self.policy.decide(Frames(*(part[index] for part in frames))).logits
+        tokens = self.policy.tokenize(Frames(*(part[index] for part in frames)), self._capacities)
         uniforms = torch.rand(len(lanes), device=self.device)
-        actions = torch.where(greedy, choose_actions(logits.float()), choose_actions(logits.float(), uniforms))
-        return self._chosen[: len(lanes)].copy_(actions, non_blocking=True)
+        actions = self._act(tokens, self._to_device(self._is_greedy[lanes]), uniforms)
+        return self._chosen[:count].copy_(actions[:count], non_blocking=True)
+
+    def _choose(self, tokens: Tokens, greedy: Tensor, uniforms: Tensor) -> Tensor:
+        """(B,) argmax actions where greedy, sampled ones elsewhere."""
+        logits = self.policy.decide_tokens(tokens).logits.float()
+        return torch.where(greedy, choose_actions(logits), choose_actions(logits, uniforms))
 
     def step(self, chosen: Tensor | None) -> None:
         """Acts, labels the next states, and changes who is at the wheel.

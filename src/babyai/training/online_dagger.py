@@ -18,21 +18,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from babyai.agents.compilation import compiling
 from babyai.agents.config import MAP
+from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map.model import NUM_PROGRESS, Decisions, MapPolicy
+from babyai.agents.map.tokens import Capacities, Tokens
 from babyai.agents.precision import MixedPrecision
 from babyai.seeds import roll_in_seed
 from babyai.training.fit import Algorithm, Session, Stop, fit
-from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames
+from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
-from babyai.training.optimizer import make_adamw, set_learning_rate
+from babyai.training.optimizer import make_adamw, optimizer_state, set_learning_rate
 from babyai.training.options import OnlineDaggerOptions
 from babyai.training.path_loss import path_losses
 
 METRICS = ("loss", "cross_entropy", "accuracy", "progress_loss", "goal_loss", "path_loss", "gradient_norm")
 # Updates between two log rows.
 ROW_UPDATES = 100
+# CUDA graphs of a gradient step, one for each size of the padded tokens; each holds all activations.
+MAX_GRAPHS = 3
 
 
 def train(options: OnlineDaggerOptions, *, resume: bool = False, stop: Stop = lambda: False) -> Session:
@@ -62,37 +65,56 @@ class FrameLearner:
         self.optimizer = make_adamw(policy, options.learning_rate, options.weight_decay)
         self.num_steps = 0
         self.totals = torch.zeros(1 + len(METRICS), dtype=torch.float64, device=device)
+        self._capacities = Capacities() if self.on_gpu and options.cuda_graphs else None
+        self._step = CudaGraphFunction(
+            self._gradient_step,
+            device,
+            self.mutated,
+            enabled=options.cuda_graphs,
+            compiled=True,
+            exact=precision == "float32",
+            max_graphs=MAX_GRAPHS,
+        )
 
     def learn(self, batch: LabeledFrames) -> None:
         """One gradient step."""
         warm_up = min(1.0, (self.num_steps + 1) / self.options.warm_up)
         set_learning_rate(self.optimizer, self.options.learning_rate * warm_up)
-        with compiling(self.on_gpu and self.options.cuda_graphs):
-            decisions = self.mixed.compute.decide(batch.frames)
-        loss, metrics = self._loss(decisions, batch)
+        tokens = self.policy.tokenize(batch.frames, self._capacities)
+        self._step(tokens, batch.labels)
+        self._update_average()
+        self.num_steps += 1
+
+    def mutated(self) -> list[Tensor]:
+        """The tensors that a gradient step changes in place, but for the average."""
+        moments = optimizer_state(self.optimizer)
+        return [*self.policy.parameters(), *self.mixed.half_weights(), *moments, self.totals]
+
+    def _gradient_step(self, tokens: Tokens, labels: Labels) -> None:
+        loss, metrics = self._loss(self.mixed.compute.decide_tokens(tokens), labels)
         self.mixed.backward(loss)
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.options.max_grad_norm)
         self.optimizer.step()
         self.mixed.update_weights()
-        self._update_average()
-        self.num_steps += 1
-        self.totals += torch.cat([torch.ones_like(norm[None]), metrics, norm[None]]).detach()
+        with torch.no_grad():
+            self.totals += torch.cat([torch.ones_like(norm[None]), metrics, norm[None]])
 
-    def _loss(self, decisions: Decisions, batch: LabeledFrames) -> tuple[Tensor, Tensor]:
+    def _loss(self, decisions: Decisions, labels: Labels) -> tuple[Tensor, Tensor]:
         """Cross-entropy with the teacher's actions, plus auxiliary losses; frames without advice do not count."""
-        has_label = batch.labels != NO_LABEL
-        labels = torch.where(has_label, batch.labels, 0).long()
+        has_label = labels.actions != NO_LABEL
+        actions = torch.where(has_label, labels.actions, 0).long()
         weights = has_label.float() / has_label.sum().clamp(min=1)
         logits = decisions.logits.float()
-        cross_entropy = (functional.cross_entropy(logits, labels, reduction="none") * weights).sum()
-        accuracy = ((logits.argmax(1) == labels) * weights).sum()
-        bits = batch.progress[:, None] >> torch.arange(NUM_PROGRESS, device=logits.device) & 1
+        cross_entropy = (functional.cross_entropy(logits, actions, reduction="none") * weights).sum()
+        accuracy = ((logits.argmax(1) == actions) * weights).sum()
+        bits = labels.progress[:, None] >> torch.arange(NUM_PROGRESS, device=logits.device) & 1
         progress_loss = functional.binary_cross_entropy_with_logits(decisions.progress.float(), bits.float())
         goal, path = self.mixed.compute.predict_paths(decisions)
-        goal_loss, path_loss = path_losses(goal, path, decisions.tokens, batch.paths.long())
+        goal_loss, path_loss = path_losses(goal, path, decisions.tokens, labels.paths.long())
         loss = cross_entropy + self.options.progress_coef * progress_loss
         loss = loss + self.options.path_coef * (goal_loss + path_loss)
-        return loss, torch.stack([loss, cross_entropy, accuracy, progress_loss, goal_loss, path_loss])
+        metrics = [loss, cross_entropy, accuracy, progress_loss, goal_loss, path_loss]
+        return loss, torch.stack(metrics).detach()
 
     @torch.no_grad()
     def _update_average(self) -> None:
@@ -137,7 +159,7 @@ class OnlineDagger(Algorithm):
             take_over=options.take_over,
             hand_back=options.hand_back,
             threads=threads,
-            compiled=options.cuda_graphs,
+            cuda_graphs=options.cuda_graphs,
         )
         self.played = 0
         self._rows = 0

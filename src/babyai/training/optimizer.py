@@ -26,13 +26,16 @@ def make_adam(model: nn.Module, learning_rate: float) -> torch.optim.Adam:
 
 
 def make_adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.AdamW:
-    """An AdamW whose moments exist already; vectors (biases, normalization) do not decay."""
+    """Like `make_adam`, but AdamW; vectors (biases, normalization) do not decay."""
     parameters = list(model.parameters())
+    on_gpu = parameters[0].is_cuda
+    rate = torch.tensor(0.0, device=parameters[0].device) if on_gpu else 0.0
     groups = [
         {"params": [parameter for parameter in parameters if parameter.ndim > 1]},
         {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
     ]
-    adamw = torch.optim.AdamW(groups, lr=0.0, betas=ADAMW_BETAS, weight_decay=weight_decay, fused=parameters[0].is_cuda)
+    settings = {"betas": ADAMW_BETAS, "weight_decay": weight_decay, "fused": on_gpu, "capturable": on_gpu}
+    adamw = torch.optim.AdamW(groups, lr=rate, **settings)
     _create_moments(adamw, parameters)
     set_learning_rate(adamw, learning_rate)
     return adamw

@@ -28,9 +28,10 @@ def path_losses(goal: Tensor, path: Tensor, tokens: Tokens, paths: Tensor) -> tu
     goal_loss = losses.sum() / is_target.sum().clamp(min=1)
     on_path = torch.zeros(path.numel() + 1, device=path.device)
     on_path[cells.flatten()] = 1.0  # what is not on the map goes to the last, which is dropped
-    on_path = on_path[:-1]
-    entropy = functional.binary_cross_entropy_with_logits(path.flatten(), on_path, reduction="sum")
-    return goal_loss, entropy / on_path.sum().clamp(min=1.0)
+    on_path = on_path[:-1].view_as(path)
+    entropy = functional.binary_cross_entropy_with_logits(path, on_path, reduction="none")
+    is_real = (tokens.patch_frame < len(paths))[:, None]
+    return goal_loss, (entropy * is_real).sum() / on_path.sum().clamp(min=1.0)
 
 
 def find_cells(tokens: Tokens, paths: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ def find_cells(tokens: Tokens, paths: Tensor) -> Tensor:
     up = paths // WINDOW
     across = paths % WINDOW
     frame = torch.arange(len(paths), device=paths.device)[:, None]
-    row_of = paths.new_full((len(paths) * NUM_PATCHES,), -1)
+    row_of = paths.new_full(((len(paths) + 1) * NUM_PATCHES,), -1)  # one more for padding
     rows = torch.arange(len(tokens.patch_frame), device=paths.device)
     row_of[tokens.patch_frame * NUM_PATCHES + tokens.patch_index] = rows
     row = row_of[frame * NUM_PATCHES + (up // PATCH * GRID + across // PATCH).clamp(min=0)]
@@ -50,8 +51,8 @@ def find_cells(tokens: Tokens, paths: Tensor) -> Tensor:
 
 
 def _log_sum_exp(logits: Tensor, frame: Tensor, count: int) -> Tensor:
-    """(count,) of all cells of each frame; logits: (P, 9), frame: (P,)."""
-    largest = logits.detach().new_zeros(count).scatter_reduce(0, frame, logits.detach().amax(1), "amax")
+    """(count,) of all cells of each frame; logits: (P, 9), frame: (P,), `count` for padding."""
+    largest = logits.detach().new_zeros(count + 1).scatter_reduce(0, frame, logits.detach().amax(1), "amax")
     sums = (logits - largest[frame, None]).exp().sum(1)
-    total = logits.new_zeros(count).index_add(0, frame, sums)
-    return largest + total.clamp(min=1e-30).log()
+    total = logits.new_zeros(count + 1).index_add(0, frame, sums)
+    return (largest + total.clamp(min=1e-30).log())[:count]

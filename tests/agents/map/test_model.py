@@ -11,7 +11,16 @@ from babyai.agents import Agent
 from babyai.agents.custom import check_contract, example_batch
 from babyai.agents.map import codes
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.tokens import GRID, PATCH, REACH, Frames, frames_of, tokenize_frames
+from babyai.agents.map.tokens import (
+    GRID,
+    PADDING_SEQUENCES,
+    PATCH,
+    REACH,
+    Capacities,
+    Frames,
+    frames_of,
+    tokenize_frames,
+)
 from babyai.agents.map.transformer import attend_first_padded, attend_padded
 from babyai.agents.policy import unroll
 from babyai.engine import Engine
@@ -55,6 +64,37 @@ def test_frames_do_not_see_each_other() -> None:
         alone = torch.cat([policy.decide(Frames(*(part[i : i + 1] for part in frames))).logits for i in range(8)])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
     assert together.std(0).max() > 0
+
+
+def test_padding_changes_nothing() -> None:
+    policy = make_policy()
+    frames = play_frames(steps=30)
+    exact = policy.tokenize(frames)
+    padded = policy.tokenize(frames, Capacities())
+    assert len(padded.patch_at) > len(exact.patch_at) and len(padded.ends) == len(exact.ends) + PADDING_SEQUENCES
+    everywhere = torch.cat([padded.ends[:8].long(), padded.patch_at, padded.event_at, padded.word_at])
+    assert torch.equal(everywhere.sort().values, torch.arange(int(padded.ends[-1])))
+    assert int(padded.ends.diff().max()) <= len(padded.steps)
+    gradients = []
+    for tokens in (exact, padded):
+        decisions = policy.decide_tokens(tokens)
+        policy.zero_grad()
+        (decisions.logits.square().sum() + decisions.progress.square().sum()).backward()
+        gradients.append((decisions.logits, {name: p.grad for name, p in policy.named_parameters()}))
+    (logits, plain), (same_logits, same) = gradients
+    torch.testing.assert_close(logits, same_logits)
+    for name, gradient in plain.items():
+        torch.testing.assert_close(gradient, same[name], msg=name)
+
+
+def test_capacities_change_only_if_they_must() -> None:
+    capacities = Capacities()
+    sizes = capacities.fit([10_000, 50])
+    assert sizes[0] >= 10_000 and sizes[1] >= 50
+    assert capacities.fit([10_200, 900]) == sizes
+    larger = capacities.fit([20_000, 50])
+    assert larger[0] >= 20_000
+    assert capacities.fit([10_000, 50]) == sizes
 
 
 def test_packed_attention_is_attention() -> None:

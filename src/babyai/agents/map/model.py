@@ -12,7 +12,16 @@ from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map import codes
 from babyai.agents.map.events import LOG_SIZE
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, MapTables, Memory, make_tables, new_memory, update_memory
-from babyai.agents.map.tokens import CELLS, NUM_CELL_PLACES, NUM_PATCHES, Frames, Tokens, frames_of, tokenize_frames
+from babyai.agents.map.tokens import (
+    CELLS,
+    NUM_CELL_PLACES,
+    NUM_PATCHES,
+    Capacities,
+    Frames,
+    Tokens,
+    frames_of,
+    tokenize_frames,
+)
 from babyai.agents.map.transformer import Layer, ReadoutLayer
 from babyai.agents.policy import Observation, Unrolled, reset_state
 from babyai.batch import Batch
@@ -113,12 +122,21 @@ class MapPolicy(nn.Module):
 
     def decide(self, frames: Frames) -> Decisions:
         """What to do in each frame."""
-        tokens = tokenize_frames(frames, self.tables.vectors)
+        return self.decide_tokens(self.tokenize(frames))
+
+    def tokenize(self, frames: Frames, capacities: Capacities | None = None) -> Tokens:
+        """The frames as tokens; see `tokenize_frames`."""
+        return tokenize_frames(frames, self.tables.vectors, capacities)
+
+    def decide_tokens(self, tokens: Tokens) -> Decisions:
+        """`decide` without what cannot be captured in a CUDA graph."""
         hidden = self.embed(tokens)
+        longest = len(tokens.steps)
         *layers, readout = self.layers
         for layer in layers:
-            hidden = layer(hidden, tokens.ends, tokens.longest)
-        agent = self.norm(readout(hidden, tokens.ends, tokens.longest).float())
+            hidden = layer(hidden, tokens.ends, longest)
+        agent = readout(hidden, tokens.ends, longest)[: len(tokens.carried)]
+        agent = self.norm(agent.float())
         return Decisions(self.actor(agent), self.critic(agent)[:, 0], self.progress(agent), hidden, tokens)
 
     def predict_paths(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
@@ -177,37 +195,36 @@ class TokenEmbedding(nn.Module):
         agent = self.agent + _look_up_both(self.carried, self.carried_place, tokens.carried, tokens.carried_place)
         for table, action in zip(self.last_actions, tokens.last_actions.unbind(1), strict=True):
             agent = agent + table(action)
-        patches = self.patch(self._embed_cells(tokens.patches)) + self.patch_index(tokens.patch_index)
-        events = self.event_kind(tokens.event_kind) + self._embed_classes(tokens.event_class)
+        patches = self.patch(self._embed_cells(tokens)) + self.patch_index(tokens.patch_index)
+        events = self.event_kind(tokens.event_kind) + self._embed_classes(tokens)
         later, since = tokens.event_rank.unbind(1)
         events = events + _look_up_both(self.event_rank[0], self.event_rank[1], later, since)
         words = _look_up_both(self.word, self.word_index, tokens.word, tokens.word_index)
         total = len(agent) + len(patches) + len(events) + len(words)
         hidden = torch.zeros((total, self.dim), dtype=patches.dtype, device=agent.device)
         sorts = [
-            *((tokens.ends[:-1].long(), agent), (tokens.patch_at, patches)),
+            *((tokens.ends[: len(agent)].long(), agent), (tokens.patch_at, patches)),
             *((tokens.event_at, events), (tokens.word_at, words)),
         ]
         for at, embedded in sorts:
             hidden = hidden.index_copy(0, at, embedded.to(hidden.dtype))
         return hidden
 
-    def _embed_cells(self, patches: Tensor) -> Tensor:
-        """(P, 9 * CELL_DIM); patches: (P, 4, 9). Few cells have traces or visits, so only those are looked up."""
-        contents, places, traces, visits = patches.unbind(1)
+    def _embed_cells(self, tokens: Tokens) -> Tensor:
+        """(P, 9 * CELL_DIM). Few cells have traces or visits, so only those are looked up."""
+        contents, places, traces, visits = tokens.patches.unbind(1)
         cells = _look_up_both(self.cell[0], self.cell[1], contents, places).flatten(0, 1)
-        for table, values in ((self.cell[2], traces), (self.cell[3], visits)):
-            (at,) = values.flatten().nonzero(as_tuple=True)
+        for table, values, at in ((self.cell[2], traces, tokens.traced), (self.cell[3], visits, tokens.visited)):
             cells = cells.index_add(0, at, table(values.flatten()[at]).to(cells.dtype))
-        return cells.view(len(patches), -1)
+        return cells.view(len(contents), -1)
 
-    def _embed_classes(self, classes: Tensor) -> Tensor:
-        """The thing of an event, and the sum of its neighbors; classes: (E, 5)."""
-        content = classes // codes.NUM_PLACES
-        place = classes % codes.NUM_PLACES
+    def _embed_classes(self, tokens: Tokens) -> Tensor:
+        """The thing of an event, and the sum of its neighbors, which only what is dropped has."""
+        content = tokens.event_class // codes.NUM_PLACES
+        place = tokens.event_class % codes.NUM_PLACES
         thing = _look_up_both(self.event_content[0], self.event_place[0], content[:, 0], place[:, 0])
-        # Only what is dropped has neighbors.
-        event, side = (classes[:, 1:] > 0).nonzero(as_tuple=True)
+        event = tokens.neighbors // 4
+        side = tokens.neighbors % 4
         tables = (self.event_content[1], self.event_place[1])
         near = _look_up_both(*tables, content[event, 1 + side], place[event, 1 + side])
         return thing.index_add(0, event, near)
