@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from babyai.engine import Engine
-from babyai.render.text import name_object
+from babyai.text.view import name_object
 from babyai.world.codes import TRIPLES, Action
 from babyai.world.language import detokenize
 
