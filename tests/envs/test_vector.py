@@ -50,14 +50,14 @@ def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: Autore
     assert set(ours) - {"episode", "_episode"} == set(theirs)
     np.testing.assert_array_equal(ours["_success"], theirs["_success"])
     np.testing.assert_array_equal(ours["success"], theirs["success"])
-    for key in {"outcome", "_outcome"} & set(theirs):
+    for key in {"effect", "_effect"} & set(theirs):
         np.testing.assert_array_equal(ours[key], theirs[key])
     if "final_obs" not in theirs:
         return
     assert mode is AutoresetMode.SAME_STEP
     for key in ("_final_obs", "_final_info"):
         np.testing.assert_array_equal(ours[key], theirs[key])
-    for key in {"success", "_success", "outcome", "_outcome"} & set(theirs["final_info"]):
+    for key in {"success", "_success", "effect", "_effect"} & set(theirs["final_info"]):
         np.testing.assert_array_equal(ours["final_info"][key], theirs["final_info"][key])
     for i in np.flatnonzero(ours["_final_obs"]):
         last = {key: part[i] for key, part in ours["final_obs"].items()}

@@ -20,7 +20,7 @@ from babyai.levels.layout import parse_layout
 from babyai.render.blit import rgb_views
 from babyai.render.frame import full_view
 from babyai.render.text import draw_text
-from babyai.text.outcome import describe_outcome
+from babyai.text.effect import describe_effect
 from babyai.text.view import Wording, check_wording, describe_view
 from babyai.world.language import Mission, detokenize
 
@@ -39,7 +39,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
             agent's view in pixels, (56, 56, 3) uint8; "one_hot", the agent's view as bits, (7, 7, 20) uint8; "full",
             the whole grid including the agent, (W, H, 3) uint8; "full_rgb", the same in pixels, (8H, 8W, 3) uint8.
             "text" is "symbolic" plus an English description of the view under the key `text`, one sentence per line;
-            infos then have `outcome`, a sentence that says what the last action did (empty at the start).
+            infos then have `effect`, a sentence that says what the last action did (empty at the start).
         wording: Wording of this description: "plain", or "babyai_text", that of BabyAI-Text (Carta et al. 2023).
         view_size: Side length of the agent's view: odd, 3 to 15.
         agent_view_size: Alias of `view_size`, as in Minigrid.
@@ -149,7 +149,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         self.mission = detokenize(self.engine.missions[0])
         info: dict[str, Any] = {"success": False}
         if self._observation == "text":
-            info["outcome"] = ""
+            info["effect"] = ""
         return self._observe(), info
 
     def step(self, action: int | np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
@@ -176,7 +176,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         info: dict[str, Any] = {"success": reward > 0}
         if before is not None:
             observation["text"] = "\n".join(describe_view(observation["image"], self._wording))
-            info["outcome"] = describe_outcome(before, int(self._action[0]), engine.worlds[0])
+            info["effect"] = describe_effect(before, int(self._action[0]), engine.worlds[0])
         return observation, reward, terminated, truncated, info
 
     def gen_obs(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from babyai.levels.catalog import Level, Rules
 from babyai.render.blit import blit_views, rgb_views, view_tiles
 from babyai.render.frame import draw_world
 from babyai.render.text import draw_text
-from babyai.text.outcome import describe_outcome
+from babyai.text.effect import describe_effect
 from babyai.text.view import Wording, check_wording, describe_view
 from babyai.world.language import detokenize
 from babyai.world.state import ENDED, NOT_RESET, ORIGIN, STRIDE
@@ -60,7 +60,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         rules: Rule set: "paper" (the world of the paper) or "minigrid" (identical to Minigrid 3.2.0).
         render_mode: None, "rgb_array" or "ansi".
         observation: "symbolic", "rgb", "one_hot", "full", "full_rgb" or "text"; see `BabyAIEnv`. With "text", `text` is
-            a tuple of N descriptions, and infos have `outcome`, an array of N sentences.
+            a tuple of N descriptions, and infos have `effect`, an array of N sentences.
         wording: Wording of these descriptions: "plain" or "babyai_text"; see `BabyAIEnv`.
         missions: "tokens", (N, 72) uint8, or "text", a tuple of N sentences.
         view_size: Side length of the agent's view: odd, 3 to 15.
@@ -192,7 +192,9 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         self.was_reset = True
         infos: dict[str, Any] = {"success": np.zeros(self.num_envs, dtype=bool), "_success": mask}
         if self.observation_kind == "text":
-            infos |= {"outcome": np.where(mask, "", None), "_outcome": mask}
+            effects = np.full(self.num_envs, None, dtype=object)
+            effects[mask] = ""
+            infos |= {"effect": effects, "_effect": mask}
         return self._observe(), infos
 
     def step(self, actions: np.ndarray) -> tuple[Arrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -225,7 +227,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         which = ended.nonzero()[0]
         infos: dict[str, Any] = {"success": engine.rewards > 0, "_success": self._everywhere}
         if before is not None:
-            infos |= {"outcome": self._describe_outcomes(before, actions, to_reset), "_outcome": self._everywhere}
+            infos |= {"effect": self._describe_effects(before, actions, to_reset), "_effect": self._everywhere}
         if which.size:
             self._end_episodes(infos, ended, which)
         return self._observe(), rewards, terminated, truncated, infos
@@ -265,9 +267,9 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             return
         infos |= {"final_obs": self._final_observations(which), "_final_obs": ended}
         infos |= {"final_info": {"success": infos["success"], "_success": ended}, "_final_info": ended}
-        if "outcome" in infos:
-            infos["final_info"] |= {"outcome": infos["outcome"], "_outcome": ended}
-            infos["outcome"] = np.where(ended, "", infos["outcome"])
+        if "effect" in infos:
+            infos["final_info"] |= {"effect": infos["effect"], "_effect": ended}
+            infos["effect"] = np.where(ended, "", infos["effect"])
         # Outside of `final_info`, `success` is that of the episodes that start now or go on.
         infos["success"] = np.zeros(self.num_envs, dtype=bool)
         self._start_episodes(self.engine.reset_done())
@@ -337,13 +339,13 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         views = zip(self.engine.images, chosen.tolist(), strict=True)
         return tuple("\n".join(describe_view(view, self.wording)) if wanted else "" for view, wanted in views)
 
-    def _describe_outcomes(self, before: np.recarray, actions: np.ndarray, skipped: np.ndarray | None) -> np.ndarray:
+    def _describe_effects(self, before: np.recarray, actions: np.ndarray, skipped: np.ndarray | None) -> np.ndarray:
         """What the actions did, (N,) str objects; an empty text in worlds that did not take theirs."""
-        outcomes = np.full(self.num_envs, "", dtype=object)
+        effects = np.full(self.num_envs, "", dtype=object)
         for i in range(self.num_envs):
             if skipped is None or not skipped[i]:
-                outcomes[i] = describe_outcome(before[i], int(actions[i]), self.engine.worlds[i])
-        return outcomes
+                effects[i] = describe_effect(before[i], int(actions[i]), self.engine.worlds[i])
+        return effects
 
     # ------------------------------------------------------------ single worlds
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from babyai.engine import Engine
 from babyai.text.actions import ACTION_NAMES, list_actions, read_action
-from babyai.text.outcome import NOTHING, describe_outcome
+from babyai.text.effect import NOTHING, describe_effect
 from babyai.text.prompt import PROMPTS, Prompt, TextObservation
 from babyai.text.view import Wording, check_wording, describe_view
 from babyai.text.world import describe_world
@@ -122,13 +122,13 @@ class TextPlayer:
         """What the prompt may say about a world."""
         world = engine.worlds[index]
         episode = self._episodes[index]
-        outcome = ""
+        effect = ""
         if not starts and self._last_worlds is not None:
-            outcome = describe_outcome(self._last_worlds[index], int(self._last_actions[index]), world)
+            effect = describe_effect(self._last_worlds[index], int(self._last_actions[index]), world)
         return TextObservation(
             mission=detokenize(engine.missions[index]),
             sentences=describe_world(engine, index) if self.full else describe_view(engine.images[index], self.wording),
-            outcome=outcome if episode.was_readable else UNREADABLE,
+            effect=effect if episode.was_readable else UNREADABLE,
             step=int(world.step_count),
             max_steps=int(world.max_steps),
             actions=list_actions(done=bool(world.options & DONE_ACTIONS)),

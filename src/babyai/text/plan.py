@@ -9,7 +9,7 @@ import numpy as np
 
 from babyai.engine import Engine
 from babyai.text.actions import list_actions, read_action
-from babyai.text.outcome import describe_outcome, has_effect
+from babyai.text.effect import describe_effect, has_effect
 from babyai.text.view import name_object
 from babyai.text.world import HEADINGS, find_engine, find_world
 from babyai.world.codes import AFTER, SINGLE, TRIPLES, Action
@@ -121,17 +121,14 @@ def follow_plan(engine: Engine, plan: Sequence[Action]) -> PlanResult:
         before = engine.worlds.copy()[0]
         engine.step([action])
         after = engine.worlds[0]
-        effects.append(describe_outcome(before, action, after))
+        effects.append(describe_effect(before, action, after))
         if first_without_effect is None and not has_effect(before, after):
             first_without_effect = len(effects) - 1
     world = engine.worlds[0]
-    reward = float(engine.rewards[0]) if effects else 0.0
-    outcome: Outcome = "playing"
-    if engine.done[0]:
-        outcome = "success" if reward > 0 else "failure" if engine.terminated[0] else "timeout"
+    outcome = read_outcome(engine)
     return PlanResult(
         outcome=outcome,
-        reward=reward,
+        reward=float(engine.rewards[0]) if effects else 0.0,
         plan=tuple(plan),
         steps=len(effects),
         effects=tuple(effects),
@@ -141,6 +138,13 @@ def follow_plan(engine: Engine, plan: Sequence[Action]) -> PlanResult:
         direction=int(world.agent_dir),
         carrying=name_object(TRIPLES[world.carrying]) if world.carrying else None,
     )
+
+
+def read_outcome(engine: Engine, index: int = 0) -> Outcome:
+    """How the episode of a world has ended, or that it is still being played."""
+    if not engine.done[index]:
+        return "playing"
+    return "success" if engine.rewards[index] > 0 else "failure" if engine.terminated[index] else "timeout"
 
 
 def read_progress(world: np.record, success: bool) -> tuple[tuple[str, bool], ...]:

@@ -17,7 +17,7 @@ class TextObservation:
     """The mission."""
     sentences: Sequence[str]
     """The description of the view, or of the whole world."""
-    outcome: str
+    effect: str
     """What the last action did; empty at the start."""
     step: int
     """Number of actions taken so far."""
@@ -36,7 +36,7 @@ def plain_prompt(observation: TextObservation) -> str:
     """The mission, the step, what the last action did, the description, and the names of the actions."""
     lines = [
         f"Your mission: {observation.mission}",
-        f"Step {observation.step + 1} of {observation.max_steps}. {observation.outcome}".rstrip(),
+        f"Step {observation.step + 1} of {observation.max_steps}. {observation.effect}".rstrip(),
         *observation.sentences,
         f"Answer with one action: {', '.join(observation.actions)}",
     ]

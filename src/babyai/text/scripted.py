@@ -1,7 +1,7 @@
 """A scripted text agent, as a worked example: it reads nothing but the prompts of one episode.
 
-It solves missions in one room: *go to*, *pick up* and *open*, for an object given by color and kind. It keeps a map in
-coordinates of its own, in which it starts at (0, 0) facing (0, -1), and updates it from what the prompts say.
+It solves missions of one clause in one room: *go to*, *pick up* and *open*. It keeps a map in coordinates of its own,
+in which it starts at (0, 0) facing (0, -1), and updates it from what the prompts say.
 """
 
 import re
@@ -14,12 +14,17 @@ Pose = tuple[Position, int]
 VECTORS = ((0, -1), (1, 0), (0, 1), (-1, 0))
 # The agent sees this far ahead, and half as far to each side.
 REACH = 6
-MISSION = re.compile(r"mission: (go to|pick up|open) (?:the|a) (?:(\w+) )?(ball|box|key|door|object)\b")
+MISSION = re.compile(
+    r"mission: (go to|pick up|open) (?:the|a) (?:(\w+) )?(ball|box|key|door|object)"
+    r"(?: (on your left|on your right|in front of you|behind you))?\n"
+)
 SENTENCE = re.compile(
     r"You see an? (?P<name>[a-z ]+?)(?: (?P<ahead>\d+) steps? forward)?(?: and)?"
     r"(?: (?P<side>\d+) steps? (?P<where>left|right))?$",
     re.MULTILINE,
 )
+# By place: the direction in which the object is from where the agent started.
+PLACES = {"in front of you": 0, "on your right": 1, "behind you": 2, "on your left": 3}
 LAST_ACTIONS = {"go to": "go forward", "pick up": "pick up", "open": "toggle"}
 
 
@@ -39,16 +44,16 @@ class ScriptedAgent:
         mission = MISSION.search(prompt)
         if mission is None:
             raise ValueError(f"this agent goes to, picks up and opens one thing, but the prompt is {prompt!r}")
-        self._follow_outcome(prompt)
+        self._follow_effect(prompt)
         self._look(prompt)
-        verb, color, kind = mission.groups()
-        targets = {place for place, name in self.objects.items() if _fits(name, color, kind)}
+        verb, *description = mission.groups()
+        targets = {position for position, name in self.objects.items() if _fits(position, name, *description)}
         path = self._find_path(lambda pose: _ahead(pose) in targets)
         if path == []:
             return LAST_ACTIONS[verb]
         return (path or self._find_path(self._shows_something_new) or ["turn left"])[0]
 
-    def _follow_outcome(self, prompt: str) -> None:
+    def _follow_effect(self, prompt: str) -> None:
         """Updates the pose, or what is known to be in the way."""
         position, heading = self.pose
         if "You turned left." in prompt:
@@ -66,31 +71,28 @@ class ScriptedAgent:
         for sentence in SENTENCE.finditer(prompt):
             ahead = int(sentence["ahead"] or 0)
             right = int(sentence["side"] or 0) * (1 if sentence["where"] == "right" else -1)
-            place = _place(self.pose, ahead, right)
             if sentence["name"] == "wall":
                 self._limit(ahead, right)
             else:
-                self.objects[place] = sentence["name"]
+                self.objects[_locate(self.pose, ahead, right)] = sentence["name"]
 
     def _limit(self, ahead: int, right: int) -> None:
         """Remembers a wall straight ahead, to the left or to the right."""
-        (x, y), heading = self.pose
+        position, heading = self.pose
         toward = (heading + (0 if ahead else 1 if right > 0 else 3)) % 4
-        dx, dy = VECTORS[toward]
-        self.limits[toward] = min(self.limits[toward], x * dx + y * dy + ahead + abs(right) - 1)
+        self.limits[toward] = min(self.limits[toward], _distance(position, toward) + ahead + abs(right) - 1)
 
     def _is_inside(self, position: Position) -> bool:
-        x, y = position
-        return all(x * dx + y * dy <= limit for (dx, dy), limit in zip(VECTORS, self.limits, strict=True))
+        return all(_distance(position, direction) <= limit for direction, limit in enumerate(self.limits))
 
     def _view(self, pose: Pose) -> Iterator[Position]:
         """The cells that are in view from a pose, if there are no walls."""
         for ahead in range(REACH + 1):
             for right in range(-REACH // 2, REACH // 2 + 1):
-                yield _place(pose, ahead, right)
+                yield _locate(pose, ahead, right)
 
     def _shows_something_new(self, pose: Pose) -> bool:
-        return any(self._is_inside(place) and place not in self.seen for place in self._view(pose))
+        return any(self._is_inside(each) and each not in self.seen for each in self._view(pose))
 
     def _find_path(self, is_goal: Callable[[Pose], bool]) -> list[str] | None:
         """The fewest actions to a pose that is a goal, by breadth-first search; None if there are none."""
@@ -116,17 +118,25 @@ class ScriptedAgent:
             yield "go forward", (ahead, heading)
 
 
-def _fits(name: str, color: str | None, kind: str) -> bool:
-    """Whether an object's name, such as "closed red door", fits a description."""
+def _fits(position: Position, name: str, color: str | None, kind: str, place: str | None) -> bool:
+    """Whether an object with a name such as "closed red door" fits a description."""
     *adjectives, noun = name.split()
-    return kind in (noun, "object") and (color is None or color in adjectives)
+    if kind not in (noun, "object") or (color is not None and color not in adjectives):
+        return False
+    return place is None or _distance(position, PLACES[place]) > 0
 
 
-def _place(pose: Pose, ahead: int, right: int) -> Position:
+def _distance(position: Position, direction: int) -> int:
+    """How far a position is from the start, in one direction."""
+    dx, dy = VECTORS[direction]
+    return position[0] * dx + position[1] * dy
+
+
+def _locate(pose: Pose, ahead: int, right: int) -> Position:
     (x, y), heading = pose
     (dx, dy), (rx, ry) = VECTORS[heading], VECTORS[(heading + 1) % 4]
     return x + ahead * dx + right * rx, y + ahead * dy + right * ry
 
 
 def _ahead(pose: Pose) -> Position:
-    return _place(pose, 1, 0)
+    return _locate(pose, 1, 0)

@@ -23,7 +23,7 @@ from babyai.world.state import DONE_ACTIONS, STRIDE
 NOTHING = "Nothing happened"
 
 
-def describe_outcome(before: np.record, action: int, after: np.record) -> str:
+def describe_effect(before: np.record, action: int, after: np.record) -> str:
     """What an action did, such as "You picked up the red ball." or "Nothing happened: a wall is ahead.".
 
     Args:
