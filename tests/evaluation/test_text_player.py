@@ -201,6 +201,12 @@ def test_what_cannot_be_called_is_refused() -> None:
         TextPlayer("turn left")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"'long'.*'plain'"):
         TextPlayer(seek, wording="long")  # pyright: ignore[reportArgumentType]
+
+    async def later(prompt: str) -> str:
+        return seek(prompt)
+
+    with pytest.raises(ValueError, match=r"later is async.*asyncio\.run"):
+        TextPlayer(later)
     with pytest.raises(ValueError, match="Remembering is a class"):
         TextPlayer(Remembering, batch=True)
     with pytest.raises(TextAgentError, match="__call__"):

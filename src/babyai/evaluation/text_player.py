@@ -69,6 +69,8 @@ class TextPlayer:
         check_wording(wording)
         if not callable(agent):
             raise ValueError(f"a text agent must be a function or a class, not {agent!r}")
+        if inspect.iscoroutinefunction(agent):
+            raise ValueError(f"{_name(agent)} is async; wrap it in a function that calls asyncio.run")
         self.agent = agent
         self.wording: Wording = wording
         self.prompt = prompt or PROMPTS[wording]
