@@ -64,8 +64,9 @@ class Evaluation:
         return self.low >= threshold
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the individual missions, as JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("rewards", "lengths")}
+        """All but the individual missions, as JSON; `unreadable_answers` only of text agents."""
+        left_out = ("rewards", "lengths", *(["unreadable_answers"] if self.unreadable_answers is None else []))
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
 
 
 def evaluate(

@@ -20,6 +20,8 @@ from babyai.world.state import DONE_ACTIONS
 
 # Parallel worlds of a function that takes lists.
 BATCH = 32
+# How much of an unreadable answer is quoted in later prompts.
+MAX_QUOTE = 80
 UNREADABLE = f"{NOTHING}: your answer must name exactly one action."
 
 
@@ -158,7 +160,8 @@ class TextPlayer:
         episode = self._episodes[index]
         episode.was_readable = action is not None
         self.unreadable[index] += action is None
-        episode.past.append((observation.sentences, ACTION_NAMES[action] if action is not None else str(answer)))
+        name = " ".join(str(answer).split())[:MAX_QUOTE] if action is None else ACTION_NAMES[action]
+        episode.past.append((observation.sentences, name))
         return Action.done if action is None else action
 
 

@@ -26,7 +26,8 @@ class TextObservation:
     actions: Sequence[str]
     """Names of the actions."""
     past: Sequence[tuple[Sequence[str], str]]
-    """The sentences of all steps so far and the name of the action taken there."""
+    """The sentences of all steps so far, and the name of the action taken there, or the beginning of an unreadable
+    answer."""
 
 
 Prompt = Callable[[TextObservation], str]
