@@ -9,11 +9,11 @@ from tests.scale import scaled
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("level", ["GoToRedBall", "GoToLocal"])
+@pytest.mark.parametrize("level", ["GoToRedBall", "GoToLocal", "OpenDoor"])
 def test_it_solves_missions_in_one_room(level: str) -> None:
     result = evaluate(TextPlayer(ScriptedAgent), level, missions=scaled(100))
     # 512 of 512 with the seeds of the test set, see docs/text-agents.md.
-    assert result.success_rate >= 0.98 and result.mean_length < 7 and result.unreadable_answers == 0
+    assert result.success_rate >= 0.98 and result.mean_length < 9 and result.unreadable_answers == 0
 
 
 def test_the_map_follows_what_the_prompts_say() -> None:

@@ -51,7 +51,7 @@ class ScriptedAgent:
         path = self._find_path(lambda pose: _ahead(pose) in targets)
         if path == []:
             return LAST_ACTIONS[verb]
-        return (path or self._find_path(self._shows_something_new) or ["turn left"])[0]
+        return (path or self._explore() or ["turn left"])[0]
 
     def _follow_effect(self, prompt: str) -> None:
         """Updates the pose, or what is known to be in the way."""
@@ -82,8 +82,8 @@ class ScriptedAgent:
         toward = (heading + (0 if ahead else 1 if right > 0 else 3)) % 4
         self.limits[toward] = min(self.limits[toward], _distance(position, toward) + ahead + abs(right) - 1)
 
-    def _is_inside(self, position: Position) -> bool:
-        return all(_distance(position, direction) <= limit for direction, limit in enumerate(self.limits))
+    def _is_inside(self, position: Position, margin: int = 0) -> bool:
+        return all(_distance(position, direction) <= limit + margin for direction, limit in enumerate(self.limits))
 
     def _view(self, pose: Pose) -> Iterator[Position]:
         """The cells that are in view from a pose, if there are no walls."""
@@ -91,8 +91,17 @@ class ScriptedAgent:
             for right in range(-REACH // 2, REACH // 2 + 1):
                 yield _locate(pose, ahead, right)
 
-    def _shows_something_new(self, pose: Pose) -> bool:
-        return any(self._is_inside(each) and each not in self.seen for each in self._view(pose))
+    def _explore(self) -> list[str] | None:
+        """The way to the nearest pose that shows a part of the room, or else of its walls, for the first time."""
+        for margin in (0, 1):
+            new = self._find_path(
+                lambda pose, margin=margin: any(
+                    self._is_inside(each, margin) and each not in self.seen for each in self._view(pose)
+                )
+            )
+            if new is not None:
+                return new
+        return None
 
     def _find_path(self, is_goal: Callable[[Pose], bool]) -> list[str] | None:
         """The fewest actions to a pose that is a goal, by breadth-first search; None if there are none."""
