@@ -10,7 +10,8 @@ from pathlib import Path
 
 from babyai.evaluation.paper import BASELINES
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS, Level
-from babyai.world.codes import VOCABULARY
+from babyai.text.actions import ACTION_MEANINGS, ACTION_NAMES
+from babyai.world.codes import VOCABULARY, Action
 from babyai.world.state import WORLD
 
 DOCS = Path(__file__).parent
@@ -72,6 +73,12 @@ def map_table() -> str:
     return f"{origin}\n\n{markdown_table(titles, rows)}"
 
 
+def actions_table() -> str:
+    """Returns the table of all actions with their names and meanings for language models."""
+    rows = [[str(action.value), ACTION_NAMES[action], ACTION_MEANINGS[action]] for action in Action]
+    return markdown_table(["number", "name", "meaning"], rows)
+
+
 FIELDS = {
     "rng_high": "PCG64 state, upper half",
     "rng_low": "PCG64 state, lower half",
@@ -123,6 +130,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "vocabulary": ("language.md", vocabulary_table),
     "record": ("architecture.md", record_table),
     "map": ("map-agent.md", map_table),
+    "actions": ("text-agents.md", actions_table),
 }
 
 

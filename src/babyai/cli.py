@@ -58,7 +58,8 @@ def show(
     """
     from babyai.engine import Engine
     from babyai.render.frame import draw_world
-    from babyai.render.text import describe_view, draw_text
+    from babyai.render.text import draw_text
+    from babyai.text.view import describe_view
     from babyai.world.language import detokenize
 
     if png is not None and not png.lower().endswith(".png"):

@@ -93,7 +93,7 @@ class Engine:
         if not self.levels:
             raise ValueError("an engine needs at least one level")
         self.num_worlds = num_worlds
-        self.rules = rules
+        self.rules: Rules = rules
         self.episodes = episodes
         self.view_size = view_size
         self.worlds = make_worlds(num_worlds)

@@ -152,6 +152,8 @@ def test_stable_baselines_rejects_other_environments(baselines: Any) -> None:
         stable_baselines_env(started)
     with pytest.raises(ValueError, match="missions='tokens'"):
         stable_baselines_env(make(missions="text"))
+    with pytest.raises(ValueError, match="another observation than 'text'"):
+        stable_baselines_env(make(observation="text"))
     with pytest.raises(ValueError, match="copy=True"):
         stable_baselines_env(make(copy=False))
     with pytest.raises(TypeError, match=r"babyai vector environment.*BabyAIEnv"):

@@ -56,12 +56,13 @@ def test_every_observation_kind_passes_gymnasiums_checker(level: str, observatio
 def test_observations_have_documented_keys_shapes_and_types() -> None:
     env = make("BossLevel", observation="text", view_size=9)
     obs, info = env.reset(seed=4)
-    assert info == {"success": False} and list(obs) == ["image", "direction", "mission", "text"]
+    assert info == {"success": False, "effect": ""} and list(obs) == ["image", "direction", "mission", "text"]
     assert obs["image"].shape == (9, 9, 3) and obs["image"].dtype == np.uint8
     assert type(obs["direction"]) is int and obs["mission"] == env.mission
     assert all(line.startswith(("You see ", "You carry ")) for line in obs["text"].split("\n"))
     obs, reward, terminated, truncated, info = env.step(0)
-    assert type(reward) is float and terminated is False and truncated is False and info == {"success": False}
+    assert type(reward) is float and terminated is False and truncated is False
+    assert info == {"success": False, "effect": "You turned left."}
     assert make(observation="rgb").reset(seed=0)[0]["image"].shape == (56, 56, 3)
     assert make("GoTo", observation="full").reset(seed=0)[0]["image"].shape == (22, 22, 3)
 

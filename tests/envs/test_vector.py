@@ -42,6 +42,7 @@ def assert_same_observations(ours: dict[str, Any], theirs: dict[str, Any]) -> No
     np.testing.assert_array_equal(ours["image"], theirs["image"])
     np.testing.assert_array_equal(ours["direction"], theirs["direction"])
     assert tuple(detokenize(tokens) for tokens in ours["mission"]) == theirs["mission"]
+    assert ours.get("text") == theirs.get("text")
 
 
 def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: AutoresetMode) -> None:
@@ -49,12 +50,14 @@ def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: Autore
     assert set(ours) - {"episode", "_episode"} == set(theirs)
     np.testing.assert_array_equal(ours["_success"], theirs["_success"])
     np.testing.assert_array_equal(ours["success"], theirs["success"])
+    for key in {"effect", "_effect"} & set(theirs):
+        np.testing.assert_array_equal(ours[key], theirs[key])
     if "final_obs" not in theirs:
         return
     assert mode is AutoresetMode.SAME_STEP
     for key in ("_final_obs", "_final_info"):
         np.testing.assert_array_equal(ours[key], theirs[key])
-    for key in ("success", "_success"):
+    for key in {"success", "_success", "effect", "_effect"} & set(theirs["final_info"]):
         np.testing.assert_array_equal(ours["final_info"][key], theirs["final_info"][key])
     for i in np.flatnonzero(ours["_final_obs"]):
         last = {key: part[i] for key, part in ours["final_obs"].items()}
@@ -74,6 +77,8 @@ def assert_same_infos(ours: dict[str, Any], theirs: dict[str, Any], mode: Autore
         ("UnlockPickup", {"observation": "full"}),
         ("UnlockPickup", {"observation": "full_rgb"}),
         ("GoToLocal", {"max_episode_steps": 6}),
+        ("BossLevel", {"observation": "text", "max_steps": 23}),
+        ("UnlockPickup", {"observation": "text", "wording": "babyai_text", "max_steps": 40}),
         ("PutNextS5N2Carrying", {"rules": "minigrid", "max_steps": 9}),
         ("PutNextS5N2Carrying", {"rules": "minigrid", "max_steps": 9, "observation": "rgb"}),
         ("OpenDoorsOrderN4Debug", {"done_actions": True, "max_steps": 40}),
@@ -344,7 +349,8 @@ def test_invalid_seeds_are_rejected(seed: Any, error: type[Exception], message: 
     ("settings", "message"),
     [
         ({"autoreset_mode": "same"}, "autoreset_mode 'same'.* 'NextStep', 'SameStep', 'Disabled'"),
-        ({"observation": "text"}, "'text'.* 'symbolic', 'rgb', 'one_hot', 'full'"),
+        ({"observation": "words"}, "'words'.* 'symbolic', 'rgb', 'one_hot', 'full', 'full_rgb', 'text'"),
+        ({"observation": "text", "wording": "long"}, "'long'.* 'plain', 'babyai_text'"),
         ({"episodes": "all"}, "'stream' or 'next_seed'.* 'all'"),
         ({"levels": ["GoToLocal", "GoTo"], "observation": "full"}, "8 x 8 and 22 x 22"),
         ({"levels": []}, "at least one level"),

@@ -129,6 +129,69 @@ def test_an_interrupted_evaluation_shows_the_finished_levels(
         run("random", "--levels", "GoTo", *FEW)
 
 
+# ------------------------------------------------------------ text agents
+
+TEXT_AGENT = """
+def act(text):
+    return "fly" if "Step 1 of" in text else "turn left" if "wall 1 step forward" in text else "go forward"
+
+def act_all(texts: list[str]):
+    return [act(text) for text in texts]
+
+def give_up(text):
+    raise OSError("the server does not answer")
+
+def fail_late(text):
+    return give_up(text) if "go to the red ball" in text else act(text)
+
+NAME = "turn left"
+"""
+
+
+@pytest.fixture
+def text_agent(tmp_path: Path) -> Path:
+    file = tmp_path / "agent.py"
+    file.write_text(TEXT_AGENT)
+    return file
+
+
+@pytest.mark.parametrize("name", ["act", "act_all"])
+def test_a_text_agent(text_agent: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.json"
+    run(f"{text_agent}:{name}", "--levels", "GoToObjS4", *FEW, "--wording", "plain", "--json", out)
+    output = capsys.readouterr().out
+    assert f"{text_agent}:{name} (text agent, wording plain)" in output and "unreadable" in output
+    written = json.loads(out.read_text(encoding="utf-8"))
+    [result] = written["results"]
+    # The first answer of every mission.
+    assert written["wording"] == "plain" and result["unreadable_answers"] == 6
+    assert row_of(output, "GoToObjS4")[-3:] == ["6", "of", str(round(6 * result["mean_length"]))]
+
+
+def test_a_text_agent_reads_the_wording_of_babyai_text(text_agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{text_agent}:act", "--levels", "GoToObjS4", *FEW, "--wording", "babyai_text")
+    output = capsys.readouterr().out
+    assert "wording babyai_text" in output and row_of(output, "GoToObjS4")[-3] == "0"
+
+
+def test_an_agent_that_fails_late_does_not_lose_the_finished_levels(
+    text_agent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    with pytest.raises(SystemExit, match=r"fail_late failed: OSError.*server.*after 1 of 2 levels"):
+        run(f"{text_agent}:fail_late", "--levels", "OpenDoor,GoToRedBall", *FEW, "--json", out)
+    assert "OpenDoor" in capsys.readouterr().out and len(json.loads(out.read_bytes())["results"]) == 1
+
+
+def test_bad_text_agents_are_refused(text_agent: Path) -> None:
+    with pytest.raises(ValueError, match=r"'atc'.*'act'"):
+        run(f"{text_agent}:atc", "--levels", "GoToObj")
+    with pytest.raises(ValueError, match="not 'turn left'"):
+        run(f"{text_agent}:NAME", "--levels", "GoToObj")
+    with pytest.raises(RuntimeError, match="server does not answer"):
+        run(f"{text_agent}:give_up", "--levels", "GoToObj")
+
+
 # ------------------------------------------------------------ bad input
 
 
@@ -139,7 +202,7 @@ def test_an_interrupted_evaluation_shows_the_finished_levels(
         (("expert", "--levels", "GoToLocal,"), "level.*''"),
         (("expert", "--levels", "GoTo", "--missions", "0"), "mission.*0"),
         (("expert", "--levels", "GoTo", "--json", "nowhere/out.json"), "nowhere"),
-        (("nobody", "--levels", "GoTo"), "nobody.*expert, teacher or random"),
+        (("nobody", "--levels", "GoTo"), "nobody.*expert, teacher or random.*file.py:function"),
     ],
 )
 def test_bad_input_is_refused(

@@ -26,8 +26,11 @@ def stable_baselines_env(vector_env: VectorEnv) -> Any:
     base = _require_babyai(vector_env)
     if not base.copy:
         raise ValueError("Stable-Baselines3 stores observations without copying: make the environment with copy=True")
-    if base.missions_kind == "text":
-        raise ValueError("Stable-Baselines3 cannot read text: make the environment with missions='tokens'")
+    if "text" in (base.missions_kind, base.observation_kind):
+        raise ValueError(
+            "Stable-Baselines3 cannot read text: make the environment with missions='tokens' and another observation "
+            "than 'text'"
+        )
     _use_mode(vector_env, base, AutoresetMode.SAME_STEP, "Stable-Baselines3")
     return _stable_baselines_class()(vector_env)
 

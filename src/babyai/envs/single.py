@@ -19,7 +19,9 @@ from babyai.levels.catalog import Level, Rules
 from babyai.levels.layout import parse_layout
 from babyai.render.blit import rgb_views
 from babyai.render.frame import full_view
-from babyai.render.text import describe_view, draw_text
+from babyai.render.text import draw_text
+from babyai.text.effect import describe_effect
+from babyai.text.view import Wording, check_wording, describe_view
 from babyai.world.language import Mission, detokenize
 
 RENDER_MODES = ("rgb_array", "ansi")
@@ -36,7 +38,9 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         observation: Kind of `image`: "symbolic", the agent's view as (type, color, state), (7, 7, 3) uint8; "rgb", the
             agent's view in pixels, (56, 56, 3) uint8; "one_hot", the agent's view as bits, (7, 7, 20) uint8; "full",
             the whole grid including the agent, (W, H, 3) uint8; "full_rgb", the same in pixels, (8H, 8W, 3) uint8.
-            "text" is "symbolic" plus an English description of the view under the key `text`.
+            "text" is "symbolic" plus an English description of the view under the key `text`, one sentence per line;
+            infos then have `effect`, a sentence that says what the last action did (empty at the start).
+        wording: Wording of this description: "plain", or "babyai_text", that of BabyAI-Text (Carta et al. 2023).
         view_size: Side length of the agent's view: odd, 3 to 15.
         agent_view_size: Alias of `view_size`, as in Minigrid.
         max_steps: Time limit of every episode (default: depends on level and mission).
@@ -57,6 +61,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         rules: Rules = "paper",
         render_mode: str | None = None,
         observation: Observation = "symbolic",
+        wording: Wording = "plain",
         view_size: int = 7,
         agent_view_size: int | None = None,
         max_steps: int | None = None,
@@ -69,6 +74,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
     ) -> None:
         check_choice("render_mode", render_mode, (None, *RENDER_MODES))
         check_choice("observation", observation, get_args(Observation))
+        check_wording(wording)
         view_size = view_size if agent_view_size is None else agent_view_size
         limited = find_limited_level(level, rules, max_steps, minigrid_arguments)
         self.engine = Engine(limited, rules=rules, view_size=view_size, done_actions=done_actions)
@@ -82,6 +88,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         self.mission = ""
         """The mission of the current episode, in English."""
         self._observation = observation
+        self._wording: Wording = wording
         self._max_steps = max_steps
         self._prepare_steps()
 
@@ -140,7 +147,10 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
             # In Minigrid's Carrying levels the first symbolic view does not show the carried object; the pixels do.
             self.engine.observe(0)
         self.mission = detokenize(self.engine.missions[0])
-        return self._observe(), {"success": False}
+        info: dict[str, Any] = {"success": False}
+        if self._observation == "text":
+            info["effect"] = ""
+        return self._observe(), info
 
     def step(self, action: int | np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Takes one action; returns observation, reward, terminated, truncated and info.
@@ -152,6 +162,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         except (TypeError, OverflowError):
             self._action[0] = _single_action(action)
         engine = self.engine
+        before = engine.worlds[0].copy() if self._observation == "text" else None
         if step_batch(*self._step_arguments) != OK:
             # The kernel has changed nothing, so the engine's own step raises the error that explains the problem.
             engine.step(self._action)
@@ -162,9 +173,11 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
         truncated = engine.truncated.item()
         # As in `_observe`, without the cost of the call.
         observation = {"image": self._make_image(), "direction": engine.directions.item(), "mission": self.mission}
-        if self._observation == "text":
-            observation["text"] = "\n".join(describe_view(observation["image"]))
-        return observation, reward, terminated, truncated, {"success": reward > 0}
+        info: dict[str, Any] = {"success": reward > 0}
+        if before is not None:
+            observation["text"] = "\n".join(describe_view(observation["image"], self._wording))
+            info["effect"] = describe_effect(before, int(self._action[0]), engine.worlds[0])
+        return observation, reward, terminated, truncated, info
 
     def gen_obs(self) -> dict[str, Any]:
         """The observation of the current state."""
@@ -180,7 +193,7 @@ class BabyAIEnv(GeneratorLoan, MinigridNames, gym.Env[dict[str, Any], int | np.i
             "mission": self.mission,
         }
         if self._observation == "text":
-            observation["text"] = "\n".join(describe_view(observation["image"]))
+            observation["text"] = "\n".join(describe_view(observation["image"], self._wording))
         return observation
 
     def _check_options(self, options: dict[str, Any] | None) -> tuple[Any, str | None]:

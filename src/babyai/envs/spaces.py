@@ -104,15 +104,7 @@ def image_space(observation: Observation, view_size: int, size: tuple[int, int])
 
 def single_space(observation: Observation, view_size: int, size: tuple[int, int]) -> spaces.Dict:
     """The observation space of a single environment; missions are English text."""
-    parts = {
-        "image": image_space(observation, view_size, size),
-        "direction": spaces.Discrete(NUM_HEADINGS),
-        "mission": MissionSpace(),
-    }
-    if observation == "text":
-        longest = view_size**2 * CHARACTERS_PER_CELL
-        parts["text"] = spaces.Text(longest, min_length=0, charset=string.ascii_letters + string.digits + " \n")
-    return spaces.Dict(parts)
+    return world_space(observation, view_size, size, "text")
 
 
 def world_space(
@@ -120,13 +112,15 @@ def world_space(
 ) -> spaces.Dict:
     """The observation space of one world of a vector environment; missions are token ids, (72,) uint8, or text."""
     tokens = spaces.Box(0, len(VOCABULARY) - 1, (MAX_WORDS,), np.uint8)
-    return spaces.Dict(
-        {
-            "image": image_space(observation, view_size, size),
-            "direction": spaces.Discrete(NUM_HEADINGS),
-            "mission": tokens if missions == "tokens" else MissionSpace(),
-        }
-    )
+    parts = {
+        "image": image_space(observation, view_size, size),
+        "direction": spaces.Discrete(NUM_HEADINGS),
+        "mission": tokens if missions == "tokens" else MissionSpace(),
+    }
+    if observation == "text":
+        longest = view_size**2 * CHARACTERS_PER_CELL
+        parts["text"] = spaces.Text(longest, min_length=0, charset=string.ascii_letters + string.digits + " \n")
+    return spaces.Dict(parts)
 
 
 def one_hot_views(images: np.ndarray) -> np.ndarray:

@@ -29,14 +29,15 @@ from babyai.levels.catalog import Level, Rules
 from babyai.render.blit import blit_views, rgb_views, view_tiles
 from babyai.render.frame import draw_world
 from babyai.render.text import draw_text
+from babyai.text.effect import describe_effect
+from babyai.text.view import Wording, check_wording, describe_view
 from babyai.world.language import detokenize
 from babyai.world.state import ENDED, NOT_RESET, ORIGIN, STRIDE
 
 RENDER_MODES = ("rgb_array", "ansi")
-OBSERVATIONS = tuple(kind for kind in get_args(Observation) if kind != "text")
 OPTIONS = ("reset_mask",)
 
-# Arrays, except for missions as text.
+# Arrays, except for texts, which are tuples.
 Arrays = dict[str, Any]
 
 
@@ -58,7 +59,9 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         levels: Several levels instead of one; world i plays `levels[i % len(levels)]`.
         rules: Rule set: "paper" (the world of the paper) or "minigrid" (identical to Minigrid 3.2.0).
         render_mode: None, "rgb_array" or "ansi".
-        observation: "symbolic", "rgb", "one_hot", "full" or "full_rgb"; see `BabyAIEnv`.
+        observation: "symbolic", "rgb", "one_hot", "full", "full_rgb" or "text"; see `BabyAIEnv`. With "text", `text` is
+            a tuple of N descriptions, and infos have `effect`, an array of N sentences.
+        wording: Wording of these descriptions: "plain" or "babyai_text"; see `BabyAIEnv`.
         missions: "tokens", (N, 72) uint8, or "text", a tuple of N sentences.
         view_size: Side length of the agent's view: odd, 3 to 15.
         agent_view_size: Alias of `view_size`, as in Minigrid.
@@ -87,6 +90,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         rules: Rules = "paper",
         render_mode: str | None = None,
         observation: Observation = "symbolic",
+        wording: Wording = "plain",
         missions: Missions = "tokens",
         view_size: int = 7,
         agent_view_size: int | None = None,
@@ -104,7 +108,8 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         check_choice("render_mode", render_mode, (None, *RENDER_MODES))
         check_choice("missions", missions, get_args(Missions))
         check_step_limit("max_episode_steps", max_episode_steps)
-        check_choice("observation of a vector environment", observation, OBSERVATIONS)
+        check_choice("observation", observation, get_args(Observation))
+        check_wording(wording)
         view_size = view_size if agent_view_size is None else agent_view_size
         self.num_envs = num_envs
         self.render_mode = render_mode
@@ -126,6 +131,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             threads=threads,
         )
         self.observation_kind: Observation = observation
+        self.wording: Wording = wording
         self.missions_kind = missions
         self._size = _common_size(played, observation)
         self.single_action_space = action_space()
@@ -184,7 +190,12 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         self.engine.reset(seed, mask)
         self._start_episodes(mask)
         self.was_reset = True
-        return self._observe(), {"success": np.zeros(self.num_envs, dtype=bool), "_success": mask}
+        infos: dict[str, Any] = {"success": np.zeros(self.num_envs, dtype=bool), "_success": mask}
+        if self.observation_kind == "text":
+            effects = np.full(self.num_envs, None, dtype=object)
+            effects[mask] = ""
+            infos |= {"effect": effects, "_effect": mask}
+        return self._observe(), infos
 
     def step(self, actions: np.ndarray) -> tuple[Arrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Takes one action in each world.
@@ -200,6 +211,7 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         engine = self.engine
         next_step = self.autoreset_mode is AutoresetMode.NEXT_STEP
         to_reset = engine.done.copy() if next_step and self.was_reset else None
+        before = engine.worlds.copy() if self.observation_kind == "text" else None
         engine.step(actions, skip_done=to_reset is not None)
         if self._views:
             self._follow_objects(to_reset)
@@ -214,6 +226,8 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
         ended = terminated | truncated
         which = ended.nonzero()[0]
         infos: dict[str, Any] = {"success": engine.rewards > 0, "_success": self._everywhere}
+        if before is not None:
+            infos |= {"effect": self._describe_effects(before, actions, to_reset), "_effect": self._everywhere}
         if which.size:
             self._end_episodes(infos, ended, which)
         return self._observe(), rewards, terminated, truncated, infos
@@ -253,6 +267,9 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
             return
         infos |= {"final_obs": self._final_observations(which), "_final_obs": ended}
         infos |= {"final_info": {"success": infos["success"], "_success": ended}, "_final_info": ended}
+        if "effect" in infos:
+            infos["final_info"] |= {"effect": infos["effect"], "_effect": ended}
+            infos["effect"] = np.where(ended, "", infos["effect"])
         # Outside of `final_info`, `success` is that of the episodes that start now or go on.
         infos["success"] = np.zeros(self.num_envs, dtype=bool)
         self._start_episodes(self.engine.reset_done())
@@ -271,16 +288,20 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
     def _observe(self) -> Arrays:
         engine = self.engine
         kind = self.observation_kind
-        if kind == "symbolic":
+        if kind in ("symbolic", "text"):
             image = engine.images.copy() if self.copy else engine.images
         elif kind == "rgb":
             image = rgb_views(engine.images, TILE_PIXELS) if self.copy else self._draw_frames()
         else:
             image = self._make_images(kind, slice(None))
         missions = self.missions if self.missions_kind == "text" else engine.missions
-        if not self.copy:
-            return {"image": _read_only(image), "direction": engine.directions, "mission": missions}
-        return {"image": image, "direction": engine.directions.copy(), "mission": _copied(missions)}
+        if self.copy:
+            observations = {"image": image, "direction": engine.directions.copy(), "mission": _copied(missions)}
+        else:
+            observations = {"image": _read_only(image), "direction": engine.directions, "mission": missions}
+        if kind == "text":
+            observations["text"] = self._describe_views(self._everywhere)
+        return observations
 
     def _make_images(self, kind: Observation, which: Any) -> np.ndarray:
         """New images of the worlds that `which` selects."""
@@ -302,13 +323,29 @@ class BabyAIVectorEnv(VectorEnv[Arrays, np.ndarray, np.ndarray]):
     def _final_observations(self, which: np.ndarray) -> Arrays:
         """The observations before the next episodes start; images that must be rendered are zero except in `which`."""
         engine = self.engine
-        if self.observation_kind == "symbolic":
+        if self.observation_kind in ("symbolic", "text"):
             image = engine.images.copy()
         else:
             image = np.zeros(self._image_shape, dtype=np.uint8)
             image[which] = self._make_images(self.observation_kind, which)
         missions = self.missions if self.missions_kind == "text" else engine.missions.copy()
-        return {"image": image, "direction": engine.directions.copy(), "mission": missions}
+        observations = {"image": image, "direction": engine.directions.copy(), "mission": missions}
+        if self.observation_kind == "text":
+            observations["text"] = self._describe_views(engine.done)
+        return observations
+
+    def _describe_views(self, chosen: np.ndarray) -> tuple[str, ...]:
+        """The views in English, where `chosen`, (N,) bool, is true; elsewhere an empty text."""
+        views = zip(self.engine.images, chosen.tolist(), strict=True)
+        return tuple("\n".join(describe_view(view, self.wording)) if wanted else "" for view, wanted in views)
+
+    def _describe_effects(self, before: np.recarray, actions: np.ndarray, skipped: np.ndarray | None) -> np.ndarray:
+        """What the actions did, (N,) str objects; an empty text in worlds that did not take theirs."""
+        effects = np.full(self.num_envs, "", dtype=object)
+        for i in range(self.num_envs):
+            if skipped is None or not skipped[i]:
+                effects[i] = describe_effect(before[i], int(actions[i]), self.engine.worlds[i])
+        return effects
 
     # ------------------------------------------------------------ single worlds
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from babyai.import_path import is_import_path, load_object
 from babyai.seeds import TEST_SEED
 
 if TYPE_CHECKING:
     from babyai.evaluation.evaluate import Evaluation
     from babyai.evaluation.players import Player
+    from babyai.text.view import Wording
 
 
 def evaluate(
@@ -28,12 +30,14 @@ def evaluate(
     worlds: int | None = None,
     trust: bool = False,
     architecture: str | None = None,
+    wording: Literal["plain", "babyai_text"] = "plain",
     json: Path | None = None,
 ) -> None:
     """Evaluate an agent or the expert: success rates with 95 % intervals, next to the paper's Table 4.
 
     Args:
-        who: Agent: the folder of an agent or run (its best checkpoint), `map`, `expert`, `teacher`, `random`.
+        who: Agent: the folder of an agent or run (its best checkpoint), `map`, `expert`, `teacher`, `random`,
+            or a text agent, `file.py:function`: a function from a text to the name of an action.
         levels: Level, several separated by commas, or `all` for the paper's nineteen.
         missions: Missions per level. The paper's 512 cannot tell 99 % from 100 %.
         first_seed: Seed of the first mission. Seeds from 10^9 on are for validation, from 2 * 10^9 on for test.
@@ -45,22 +49,29 @@ def evaluate(
         worlds: Parallel worlds; default: what suits the player.
         trust: Trust the checkpoint: run the code of a custom policy that it names.
         architecture: Policy class of a custom checkpoint, if not the one that it names: `file.py:Class`.
+        wording: Wording of a text agent's observations: plain, or that of BabyAI-Text.
         json: JSON file to write the results to.
     """
-    from babyai.console import console
+    from babyai.console import console, printable
 
     names = _find_levels(levels, rules)
     if json is not None and not json.absolute().parent.is_dir():
         raise ValueError(f"cannot write the results to {json}: there is no folder {json.parent}")
-    player = find_player(who, device, precision, sample, seed, trust, architecture)
+    player = find_player(who, device, precision, sample, seed, trust, architecture, wording)
     options = {"missions": missions, "first_seed": first_seed, "worlds": worlds, "rules": rules}
     results: list[Evaluation] = []
+    stopped = "stopped"
     try:
         for result in _play(player, names, options):
             results.append(result)
     except KeyboardInterrupt:
         if not results:
             sys.exit("babyai: stopped before the first level was finished")
+    except RuntimeError as error:
+        # A text agent may fail after hours; finished levels must not be lost.
+        if not results:
+            raise
+        stopped = str(error)
     screen = console()
     # Long lines are better than truncated columns.
     screen.width = max(screen.width, 100)
@@ -71,7 +82,7 @@ def evaluate(
         _write(json, who, player, results)
         screen.print(f"\nwritten: {json}")
     if len(results) < len(names):
-        sys.exit(f"babyai: stopped after {len(results)} of {len(names)} levels")
+        sys.exit(f"babyai: {printable(stopped)}, after {len(results)} of {len(names)} levels")
 
 
 def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterator["Evaluation"]:
@@ -99,15 +110,26 @@ def _find_levels(levels: str, rules: Any) -> list[str]:
 
 
 def find_player(
-    who: str, device: str, precision: str, sample: bool, seed: int, trust: bool, architecture: str | None
+    who: str,
+    device: str,
+    precision: str,
+    sample: bool,
+    seed: int,
+    trust: bool,
+    architecture: str | None,
+    wording: "Wording" = "plain",
 ) -> "Player":
-    """The player that a command names: an agent, `expert`, `teacher` or `random`."""
+    """The player that a command names: an agent, `expert`, `teacher`, `random`, or a text agent."""
     from babyai.evaluation.players import AgentPlayer, ExpertPlayer, RandomPlayer
 
     if who == "random":
         return RandomPlayer(seed)
     if who in ("expert", "teacher"):
         return ExpertPlayer("teacher" if who == "teacher" else "paper")
+    if is_import_path(who):
+        from babyai.evaluation.text_player import TextPlayer
+
+        return TextPlayer(load_object(who, "function"), wording=wording)
     try:
         from babyai.agents import Agent
     except ModuleNotFoundError as error:
@@ -115,7 +137,9 @@ def find_player(
     try:
         model = Agent.load(who, device=device, model_class=architecture, trust=trust).model
     except FileNotFoundError as error:
-        raise ValueError(f"{error}; or choose expert, teacher, random or map") from None
+        raise ValueError(
+            f"{error}; or choose map, expert, teacher or random, or a text agent, file.py:function"
+        ) from None
     chosen: Any = None if precision == "auto" else precision
     return AgentPlayer(model, precision=chosen, sample=sample, seed=seed)
 
@@ -124,21 +148,24 @@ def _describe(who: str, player: Any) -> str:
     """The player's settings, for the heading."""
     from babyai.evaluation.players import AgentPlayer
 
+    if hasattr(player, "wording"):
+        return f"{who} (text agent, wording {player.wording})"
     if not isinstance(player, AgentPlayer):
         return who
     return f"{who} ({'sampled' if player.sample else 'argmax'} actions, {player.device}, {player.precision})"
 
 
 def _table(results: "list[Evaluation]") -> Any:
-    """One row per level, with the paper's figures."""
+    """One row per level, with the paper's figures; for a text agent, also with its unreadable answers."""
     from rich.table import Table
 
     from babyai.evaluation.paper import BASELINES
 
+    is_text_agent = any(result.unreadable_answers is not None for result in results)
     headings = ("success\n%", "95 % interval\n%", "99 %", "reward", "length", "paper's\nsuccess", "paper's\ndemos")
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("level", no_wrap=True)
-    for heading in headings:
+    for heading in headings + (("unreadable\nanswers",) if is_text_agent else ()):
         table.add_column(heading, justify="right", no_wrap=True)
     for result in results:
         paper = BASELINES.get(result.level)
@@ -151,6 +178,7 @@ def _table(results: "list[Evaluation]") -> Any:
             f"{result.mean_length:.1f}",
             f"{paper.success_11:.1f}" if paper else "",
             f"{paper.demo_length:.1f}" if paper else "",
+            *((f"{result.unreadable_answers:,} of {result.lengths.sum():,}",) if is_text_agent else ()),
         )
     return table
 
@@ -187,7 +215,7 @@ def _write(path: Path, who: str, player: Any, results: "list[Evaluation]") -> No
     from babyai.evaluation.paper import BASELINES
 
     settings = {name: str(getattr(player, name)) for name in ("device", "precision") if hasattr(player, name)}
-    settings |= {name: getattr(player, name) for name in ("sample", "seed") if hasattr(player, name)}
+    settings |= {name: getattr(player, name) for name in ("sample", "seed", "wording") if hasattr(player, name)}
     rows = [
         result.to_dict() | {"paper": paper._asdict() if (paper := BASELINES.get(result.level)) else None}
         for result in results

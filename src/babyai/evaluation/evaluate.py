@@ -51,6 +51,8 @@ class Evaluation:
     """(missions,) float64, in the order of seeds."""
     lengths: np.ndarray = field(repr=False, compare=False)
     """(missions,) int64."""
+    unreadable_answers: int | None = None
+    """How many answers of a text agent named no action, or more than one; None for other players."""
 
     @property
     def failed_seeds(self) -> np.ndarray:
@@ -62,8 +64,9 @@ class Evaluation:
         return self.low >= threshold
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the individual missions, as JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("rewards", "lengths")}
+        """All but the individual missions, as JSON; `unreadable_answers` only of text agents."""
+        left_out = ("rewards", "lengths", *(["unreadable_answers"] if self.unreadable_answers is None else []))
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
 
 
 def evaluate(
@@ -127,20 +130,21 @@ def evaluate_levels(
     if len({level.name for level in engine.levels}) < len(levels):
         raise ValueError("a level occurs more than once")
     with evaluation_mode(player):
-        rewards, lengths = _play(player, engine, numbers, seeds, progress)
+        rewards, lengths, unreadable = _play(player, engine, numbers, seeds, progress)
     rewards = rewards.reshape(len(levels), missions)
     lengths = lengths.reshape(len(levels), missions)
+    counts = [None] * len(levels) if unreadable is None else unreadable.reshape(len(levels), missions).sum(1).tolist()
     seconds = (time.perf_counter() - started) * lengths.sum(1) / lengths.sum()
     return {
-        level.name: _summarize(level.name, rules, first_seed, rewards[k], lengths[k], float(seconds[k]))
+        level.name: _summarize(level.name, rules, first_seed, rewards[k], lengths[k], float(seconds[k]), counts[k])
         for k, level in enumerate(engine.levels)
     }
 
 
 def _play(
     player: Player, engine: Engine, levels: np.ndarray, seeds: np.ndarray, progress: Progress | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The reward and the length of each mission, given its level and seed: (missions,) each."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Reward, length and, of text agents, unreadable answers of each mission, given its level and seed."""
     missions = len(seeds)
     rewards = np.zeros(missions)
     lengths = np.zeros(missions, dtype=np.int64)
@@ -150,6 +154,8 @@ def _play(
     num_finished = 0
     engine.reset(seeds[playing])
     player.begin(engine)
+    unreadable_so_far = getattr(player, "unreadable", None)
+    unreadable = None if unreadable_so_far is None else np.zeros(missions, dtype=np.int64)
     starts = np.ones(engine.num_worlds, dtype=bool)
     while num_finished < missions:
         engine.step(player.act(engine, starts), skip_done=True)
@@ -160,6 +166,8 @@ def _play(
         # Only the last step of an episode is rewarded.
         rewards[playing[ended]] = engine.rewards[ended]
         lengths[playing[ended]] = worlds["step_count"][ended]
+        if unreadable is not None and unreadable_so_far is not None:
+            unreadable[playing[ended]] = unreadable_so_far[ended]
         num_finished += ended.size
         free = ended[: missions - num_started]
         if free.size:
@@ -170,11 +178,17 @@ def _play(
             engine.reset(seeds[playing], starts)
         if progress is not None:
             progress(num_finished, missions)
-    return rewards, lengths
+    return rewards, lengths, unreadable
 
 
 def _summarize(
-    level: str, rules: Rules, first_seed: int, rewards: np.ndarray, lengths: np.ndarray, seconds: float
+    level: str,
+    rules: Rules,
+    first_seed: int,
+    rewards: np.ndarray,
+    lengths: np.ndarray,
+    seconds: float,
+    unreadable_answers: int | None = None,
 ) -> Evaluation:
     won = rewards > 0
     successes = int(won.sum())
@@ -197,4 +211,5 @@ def _summarize(
         seconds=seconds,
         rewards=rewards,
         lengths=lengths,
+        unreadable_answers=unreadable_answers,
     )

@@ -24,8 +24,9 @@ WORLDS_ON_CPU = 32
 class Player(Protocol):
     """Plays all worlds of an engine at once.
 
-    A player may have an attribute `best_worlds`, the number of worlds with which it is fastest, and `model`, a torch
-    module that is put in evaluation mode while it plays.
+    A player may have the attributes `best_worlds`, the number of worlds with which it is fastest, `model`, a torch
+    module that is put in evaluation mode while it plays, and `unreadable`, (N,) int64, the number of answers in each
+    world's episode that no action could be read from (see `babyai.evaluation.text_player`).
     """
 
     def begin(self, engine: Engine) -> None:

@@ -69,7 +69,8 @@ def watch(
     """Watch an agent or the expert play one episode, in the terminal or as a film.
 
     Args:
-        who: Who plays: the folder of an agent or run (its best checkpoint), `map`, `expert`, `teacher`, `random`.
+        who: Who plays: the folder of an agent or run (its best checkpoint), `map`, `expert`, `teacher`, `random`, or a
+            text agent, `file.py:function`.
         level: Level; `babyai levels` lists them.
         seed: Random seed of the episode. Seeds from 2 * 10^9 on are for test.
         rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.

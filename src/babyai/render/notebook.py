@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from babyai.render.scene import Scene
-from babyai.render.text import describe_view
+from babyai.text.view import describe_view
 
 CURVE_WIDTH = 360
 CURVE_HEIGHT = 80

@@ -1,16 +1,14 @@
 """A scene: everything that a picture, a terminal or a notebook shows of one moment of an episode."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from babyai.engine import Engine
-from babyai.render.text import name_object
+from babyai.text.plan import Outcome, read_outcome
+from babyai.text.view import name_object
 from babyai.world.codes import TRIPLES, Action
 from babyai.world.language import detokenize
-
-Outcome = Literal["playing", "success", "failure", "timeout"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +65,12 @@ def take_scene(engine: Engine, index: int = 0, action: int | None = None) -> Sce
         index: The world.
         action: The action that led here, if any.
     """
-    outcome: Outcome = "playing"
-    reward = 0.0
-    if engine.done[index]:
-        reward = float(engine.rewards[index])
-        outcome = "success" if reward > 0 else "failure" if engine.terminated[index] else "timeout"
     return Scene(
         world=engine.worlds[index : index + 1].copy()[0],
         view=engine.images[index].copy(),
         mission=detokenize(engine.missions[index]),
         level=engine.levels[engine.worlds[index].level].name,
         action=None if action is None else Action(action),
-        outcome=outcome,
-        reward=reward,
+        outcome=read_outcome(engine, index),
+        reward=float(engine.rewards[index]) if engine.done[index] else 0.0,
     )

@@ -10,7 +10,7 @@ from babyai.expert.expert import Expert, UnsolvableError
 from babyai.levels.layout import TEXT_OF_CELL, cell_text, grid_cells
 from babyai.render.frame import visible_cells
 from babyai.render.scene import Scene, take_scene
-from babyai.render.text import describe_view
+from babyai.text.view import describe_view
 from babyai.web.mind import Mind
 from babyai.world.codes import TRIPLES, Action
 from babyai.world.state import position_of
