@@ -50,20 +50,21 @@ def show(
     """Show an episode of a level: the world, the mission, and what the agent sees.
 
     Args:
-        level: Level; `babyai levels` lists them.
+        level: Level; `babyai levels` lists them. Or a level of your own, `file.py:Level`.
         seed: Random seed of the episode.
         rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
         mission: Mission in the Baby Language, instead of the level's own.
         png: PNG file to write a picture of the world to.
     """
     from babyai.engine import Engine
+    from babyai.envs.custom_levels import load_level
     from babyai.render.frame import draw_world
     from babyai.render.text import describe_view, draw_text
     from babyai.world.language import detokenize
 
     if png is not None and not png.lower().endswith(".png"):
         raise ValueError(f"{png} must end in .png: that is the format of the picture")
-    engine = Engine(level, rules=rules)
+    engine = Engine(load_level(level, rules), rules=rules)
     engine.reset([seed])
     if mission is not None:
         engine.instruct(0, mission)
@@ -119,6 +120,11 @@ def main() -> None:
         # For those who look for a bug: logging.getLogger("babyai").setLevel("DEBUG").
         logging.getLogger("babyai").debug("the command failed", exc_info=True)
         sys.exit(f"babyai: {printable(str(error)) or type(error).__name__}")
+    except Exception as error:
+        # The compiler's complaint about a recipe of a user's has the file and the line; its traceback is all Numba's.
+        if not type(error).__module__.startswith("numba."):
+            raise
+        sys.exit(f"babyai: a recipe could not be compiled: {printable(str(error)).strip()}")
 
 
 if __name__ == "__main__":

@@ -3,14 +3,6 @@
 The contract itself is in `babyai.agents.policy`.
 """
 
-import difflib
-import importlib
-import importlib.util
-import os
-import sys
-import zlib
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +14,7 @@ from babyai.agents.film_lstm.model import FilmLSTM
 from babyai.agents.map.model import MapPolicy
 from babyai.agents.policy import Unrolled, unroll, unroll_steps
 from babyai.batch import TILE_PIXELS, Batch
+from babyai.import_path import load_object
 from babyai.tree import iter_named_leaves
 from babyai.world.codes import NUM_ACTIONS
 from babyai.world.language import tokenize
@@ -105,16 +98,7 @@ def load_class(path: str) -> type[nn.Module]:
     Raises:
         ValueError: There is no such class.
     """
-    home, _, name = path.rpartition(":")
-    if not home or not name:
-        raise ValueError(f"{path!r} is not an import path: 'package.module:ClassName' or 'path/to/file.py:ClassName'")
-    module = _load_file(Path(home)) if home.endswith(".py") else _load_module(home)
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            near = difflib.get_close_matches(part, vars(found), n=1)
-            raise ValueError(f"{home} has no class {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-        found = getattr(found, part)
+    found = load_object(path)
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         raise ValueError(f"{path} is not a subclass of torch.nn.Module, but {found!r}")
     return found
@@ -144,41 +128,6 @@ def trusted_class(
         )
     chosen = model_class or config.architecture
     return load_class(chosen) if isinstance(chosen, str) else chosen
-
-
-def _load_module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        # Only explain that this module, or a package it is in, is missing; not one that it imports.
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise ValueError(
-            f"no module named {name!r}; install it, add its folder to PYTHONPATH, or name the file itself: "
-            f"'path/to/file.py:ClassName'"
-        ) from None
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ValueError(f"no such file: {path} (relative to {Path.cwd()}); run in its folder, or give its full path")
-    # Files of the same name in two folders are different modules.
-    name = f"_babyai_{path.stem}_{zlib.crc32(os.path.realpath(path).encode()):08x}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses and type hints look their module up here.
-    sys.modules[name] = module
-    # As with `python file.py`, the file may import others in its folder.
-    sys.path.insert(0, str(path.parent.absolute()))
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    finally:
-        sys.path.remove(str(path.parent.absolute()))
-    return module
 
 
 # ------------------------------------------------------------ the contract

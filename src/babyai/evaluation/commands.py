@@ -34,7 +34,8 @@ def evaluate(
 
     Args:
         who: Agent to evaluate: the folder of an agent or run (its best checkpoint), or `expert`, `teacher`, `random`.
-        levels: Level, several separated by commas, or `all` for the paper's nineteen.
+        levels: Level, several separated by commas, or `all` for the paper's nineteen; or a level of your own,
+            `file.py:Level`.
         missions: Missions per level. The paper's 512 cannot tell 99 % from 100 %.
         first_seed: Seed of the first mission. Seeds from 10^9 on are for validation, from 2 * 10^9 on for test.
         sample: Sample actions from the policy, rather than take the argmax.
@@ -91,11 +92,12 @@ def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterat
 
 def _find_levels(levels: str, rules: Any) -> list[str]:
     """The levels' names; raises if one is unknown."""
-    from babyai.levels.catalog import PAPER_LEVELS, find_level
+    from babyai.envs.custom_levels import load_levels
+    from babyai.levels.catalog import PAPER_LEVELS
 
     if levels.strip().lower() == "all":
         return list(PAPER_LEVELS)
-    return [find_level(name.strip(), rules).name for name in levels.split(",")]
+    return [level.name for level in load_levels(levels, rules)]
 
 
 def find_player(
