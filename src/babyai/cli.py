@@ -16,6 +16,8 @@ from babyai.studies import commands as studies
 from babyai.training import commands as training
 from babyai.web.commands import play
 
+DESCRIPTION = "BabyAI 1.1: grounded language learning in a gridworld. Also: --version."
+
 
 def levels(*, paper: bool = False) -> None:
     """List the levels: name, size, step limit, and the task.
@@ -93,6 +95,18 @@ def quickstart() -> None:
     run()
 
 
+def make_app() -> tyro.extras.SubcommandApp:
+    """All commands."""
+    app = tyro.extras.SubcommandApp()
+    for command in (levels, show, play, watch, quickstart, evaluate, training.resume):
+        app.command(name=command.__name__)(command)
+    app.command(name="compile")(compile_kernels)
+    app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
+    app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
+    app.command(studies.make_app(), name="study", help="Measure the paper's tables, and report them.")
+    return app
+
+
 def main() -> None:
     """Runs the command line."""
     # Waiting threads of torch must not spin: next to other programs, that is ten times slower. OpenMP reads the setting
@@ -101,15 +115,8 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"babyai {version('babyai')}")
         return
-    app = tyro.extras.SubcommandApp()
-    for command in (levels, show, play, watch, quickstart, evaluate, training.resume):
-        app.command(name=command.__name__)(command)
-    app.command(name="compile")(compile_kernels)
-    app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
-    app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
-    app.command(studies.make_app(), name="study", help="Measure the paper's tables, and report them.")
     try:
-        app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld. Also: --version.")
+        make_app().cli(prog="babyai", description=DESCRIPTION)
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Output that is still buffered when Python exits goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

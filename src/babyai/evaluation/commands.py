@@ -34,8 +34,7 @@ def evaluate(
 
     Args:
         who: Agent to evaluate: the folder of an agent or run (its best checkpoint), or `expert`, `teacher`, `random`.
-        levels: Level, several separated by commas, or `all` for the paper's nineteen; or a level of your own,
-            `file.py:Level`.
+        levels: Level, several separated by commas, `all` for the paper's nineteen, or your own, `file.py:Level`.
         missions: Missions per level. The paper's 512 cannot tell 99 % from 100 %.
         first_seed: Seed of the first mission. Seeds from 10^9 on are for validation, from 2 * 10^9 on for test.
         sample: Sample actions from the policy, rather than take the argmax.
