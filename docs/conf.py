@@ -6,7 +6,10 @@ from the code (one per level, the commands, the API) are written by `site_pages.
 
 import re
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import get_type_hints
 
 from sphinx.application import Sphinx
 
@@ -17,6 +20,7 @@ import site_pages  # noqa: E402
 
 from babyai import __version__  # noqa: E402
 from babyai.levels.catalog import LEVELS  # noqa: E402
+from babyai.training import options as training_options  # noqa: E402
 
 project = "babyai"
 author = "The babyai developers"
@@ -94,9 +98,33 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
         lines.insert(0, "\\ ")
 
 
+def show_code(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Marks an indented paragraph of a docstring as code; in reStructuredText it would be a quotation."""
+    before = "x"  # the last line that is not empty
+    marked: list[str] = []
+    for line in lines:
+        if line.startswith("    ") and not before.startswith((" ", "*")) and marked and not marked[-1]:
+            marked += ["::", ""]
+        marked.append(line)
+        before = line or before
+    lines[:] = marked
+
+
+def strip_annotations(module: ModuleType) -> None:
+    """Removes from the fields of dataclasses what only the command line needs: Annotated[int, ...] becomes int."""
+    for value in vars(module).values():
+        if isinstance(value, type) and is_dataclass(value):
+            hints = get_type_hints(value)
+            for annotated in (value, value.__init__):
+                own = {name: hints[name] for name in annotated.__annotations__ if name in hints}
+                annotated.__annotations__ = annotated.__annotations__ | own
+
+
 def setup(app: Sphinx) -> None:
     """Registers the steps above."""
     # Before Napoleon, which has the default priority.
     app.connect("autodoc-process-docstring", keep_colons, priority=100)
+    app.connect("autodoc-process-docstring", show_code, priority=101)
+    strip_annotations(training_options)
     app.connect("builder-inited", write_pages)
     app.connect("source-read", add_navigation)

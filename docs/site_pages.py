@@ -18,8 +18,9 @@ from babyai.engine import Engine
 from babyai.envs.registration import NOT_IN_MINIGRID, minigrid_id
 from babyai.evaluation.paper import BASELINES
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS, Level
-from babyai.render.frame import draw_world
+from babyai.render.film import draw_scene
 from babyai.render.picture import save_png
+from babyai.render.scene import take_scene
 from babyai.studies.markdown import format_cell, format_ours
 from babyai.studies.store import read_rows
 from babyai.studies.tables import Grid, make_grids
@@ -63,7 +64,7 @@ def write_all(docs: Path) -> None:
         write(docs / "levels" / f"{level.name}.md", level_page(level, grids, docs / "levels"))
     write(docs / "reference" / "cli.md", cli_page())
     for name, (title, modules) in API.items():
-        write(docs / "reference" / f"{name}.md", api_page(title, modules))
+        write(docs / "reference" / f"{name}.md", api_page(f"API: {title[0].lower()}{title[1:]}", modules))
 
 
 def write(path: Path, text: str) -> None:
@@ -79,14 +80,14 @@ def level_page(level: Level, grids: list[Grid], folder: Path) -> str:
     """A level: picture, missions, limits, results; the picture is written next to the page."""
     engine = Engine(level, SAMPLED)
     engine.reset(0)
-    save_png(draw_world(engine.worlds[0], view=engine.images[0]), folder / f"{level.name}.png")
+    save_png(draw_scene(take_scene(engine)), folder / f"{level.name}.png")
     missions = [Mission.read(world) for world in engine.worlds]
     limits = engine.worlds.max_steps
     parts = [
         f"# {level.name}",
         f"{level.task[0].upper()}{level.task[1:]}.",
         f"![A world of {level.name}: {missions[0]}]({level.name}.png)",
-        f"*{missions[0]}* (seed 0; the agent sees the bright cells)",
+        "The agent is the white triangle, and sees the bright cells.",
         "## Missions",
         "\n".join(f"* *{text}*" for text in list(dict.fromkeys(map(str, missions)))[:EXAMPLES]),
         "## Limits",
@@ -111,7 +112,7 @@ def facts(level: Level, missions: list[Mission], shortest: int, longest: int) ->
     yield "Minigrid's id", "none" if level.name in NOT_IN_MINIGRID else f"`{minigrid_id(level)}`"
     yield "rooms", f"{level.rows} × {level.columns}, of {level.room_size} × {level.room_size} cells with walls"
     yield "cells", f"{level.width} × {level.height}"
-    yield "time limit", f"{span(shortest, longest)} steps{'' if level.max_steps else ', depending on the mission'}"
+    yield "time limit", f"{span(shortest, longest)} steps{', depending on the mission' if shortest < longest else ''}"
     yield "verbs", ", ".join(name for verb, name in VERBS.items() if verb in verbs)
     yield "clauses in a mission", span(min(map(len, clauses)), max(map(len, clauses)))
     yield "words in a mission", span(min(words), max(words))

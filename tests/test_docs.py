@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 # Pages whose blocks take half a minute: they train, or compile recipes.
-SLOW_PAGES = ("policies", "adding-a-level")
+SLOW_PAGES = ("adding-a-level", "own-missions", "policies", "tutorial")
 every_page_with_blocks = pytest.mark.parametrize(
     "page",
     [

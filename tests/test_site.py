@@ -45,9 +45,9 @@ def test_a_level_has_a_picture_missions_limits_and_results(pages: dict[str, Any]
     assert f"]({name}.png)" in page and f"`babyai/{name}-v0`" in page and LEVELS[name].task[1:] in page
     facts = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE))
     expected = {
-        "GoToLocal": ("64 steps, depending on the mission", "go to"),
+        "GoToLocal": ("64 steps", "go to"),
         "OpenTwoDoors": ("720 steps", "open"),
-        "TestLotsOfBlockers": ("128 steps, depending on the mission", "put next to"),
+        "TestLotsOfBlockers": ("128 steps", "put next to"),
     }
     assert (facts["time limit"], facts["verbs"]) == expected[name]
     assert ("Table 3" in page and "draws a map" in page) == (name in PAPER_LEVELS)
