@@ -38,7 +38,10 @@ VERBS = {GO_TO: "go to", PICK_UP: "pick up", OPEN: "open", PUT_NEXT: "put next t
 # The modules of each page of the API.
 API = {
     "worlds": ("Worlds, levels, missions", ["engine", "levels.catalog", "world.language", "world.codes"]),
-    "environments": ("Environments", ["envs.single", "envs.vector", "envs.adapters", "envs.registration"]),
+    "environments": (
+        "Environments",
+        ["envs.single", "envs.vector", "envs.adapters", "envs.registration", "envs.custom_levels"],
+    ),
     "expert": ("The expert", ["expert.expert", "expert.plan"]),
     "demonstrations": (
         "Demonstrations",

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS
-from tests.run_page import ROOT
+from tests.run_page import ROOT, blocks_of
 
 DOCS = ROOT / "docs"
 GENERATED = ("levels", "reference")
@@ -34,6 +35,21 @@ def test_the_reference_has_every_command(pages: dict[str, Any]) -> None:
     for words in commands:
         assert re.search(rf"^##+ babyai {' '.join(words)}$".replace(" $", "$"), page, re.MULTILINE)
     assert "--first-seed INT" in page and "\x1b" not in page
+
+
+def test_commands_in_the_docs_exist(pages: dict[str, Any]) -> None:
+    """Those in ```text blocks, too, which are not run: their options are among those that `--help` lists."""
+    helps = {words: pages["help_of"](words) for words in pages["iter_commands"]()}
+    for page in [ROOT / "README.md", *DOCS.glob("*.md")]:
+        lines = [line for block in blocks_of(page) if block.language == "text" for line in block.text.splitlines()]
+        for line in lines:
+            if not line.startswith("babyai "):
+                continue
+            words = shlex.split(line, comments=True)[1:]
+            command = max((known for known in helps if tuple(words[: len(known)]) == known), key=len)
+            assert command, f"{page.name}: there is no such command: {line}"
+            for option in [word.partition("=")[0] for word in words if word.startswith("--")]:
+                assert re.search(rf"{option}\b", helps[command]), f"{page.name}: {option} is no option of {line}"
 
 
 @pytest.mark.compiled
