@@ -61,6 +61,8 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
     run_in_fresh_interpreter(page, tmp_path)
 
 
+# Long, because these libraries are slow to import; tests/envs tests the adapters themselves by default.
+@pytest.mark.long
 @pytest.mark.downstream
 @pytest.mark.compiled
 @pytest.mark.parametrize("page", [page for page in PAGES if libraries_of(page)], ids=lambda page: page.stem)
