@@ -11,10 +11,11 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Stamps: what has been installed into $(VENV).
 BASE := $(VENV)/.installed-base
 AGENTS := $(VENV)/.installed-agents
+DOCS := $(VENV)/.installed-docs
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev quickstart test test-long test-gpu lint ruff format bench clean
+.PHONY: help install install-dev quickstart test test-long test-gpu lint ruff format docs bench clean
 
 help:  ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +47,11 @@ format: install-dev  ## format the sources with ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# -W: a warning, such as a broken link, is an error.
+docs: $(DOCS)  ## the documentation as a site with search, in build/site
+	$(BIN)/python -m sphinx -W --keep-going --quiet docs build/site
+	@echo "open build/site/index.html"
+
 bench: install-dev  ## benchmark babyai and its peers in one run
 	$(BIN)/python -m benchmarks.world
 
@@ -54,7 +60,7 @@ install: $(BASE)  ## the base package, editable, in .venv
 install-dev: $(DEV)  ## the package with its development dependencies
 
 clean:  ## remove .venv, caches and builds
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/levels docs/reference .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	[ ! -d benchmarks ] || find benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -66,9 +72,13 @@ $(AGENTS): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[agents]'
 	@touch $(BASE) $@
 
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[docs]'
+	@touch $(BASE) $(AGENTS) $@
+
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[dev]'
-	@touch $(BASE) $(AGENTS) $@
+	@touch $(BASE) $(AGENTS) $(DOCS) $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

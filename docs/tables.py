@@ -10,6 +10,10 @@ from pathlib import Path
 
 from babyai.evaluation.paper import BASELINES
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS, Level
+from babyai.studies.cells import STUDIES
+from babyai.studies.statistics import CellResult, study_results
+from babyai.studies.store import read_rows
+from babyai.studies.tables import format_figure, format_result
 from babyai.text.actions import ACTION_MEANINGS, ACTION_NAMES
 from babyai.world.codes import VOCABULARY, Action
 from babyai.world.state import WORLD
@@ -53,6 +57,43 @@ def record_table() -> str:
         kind = dtype.base.name + (f"[{dtype.shape[0]}]" if dtype.shape else "")
         rows.append([str(offset), f"`{name}`", kind, FIELDS[name]])
     return markdown_table(["byte", "field", "type", "meaning"], rows)
+
+
+def results_table() -> str:
+    """Returns, for the README, the paper's 1.1 agent next to ours: each level with the most demonstrations, and PPO."""
+    chosen = read_rows(DOCS.parent / "results/studies").chosen()
+    studies = [STUDIES["imitation"], STUDIES["ppo-representations"]]
+    results = [result for study in studies for result in study_results(study, chosen) if result.summary is not None]
+    ours = [result for result in results if result.cell.architecture == "bow_endpool_res"]
+    # Cells are in the order of the paper, so the last one of a level has the most demonstrations.
+    rows = {(result.cell.kind, result.cell.level): _results_row(result) for result in ours}
+    tested = [result.agrees for result in results if result.agrees is not None]
+    note = (
+        "In parentheses: the number of runs. With two runs or more, a cell of the paper's table can be tested: "
+        f"{sum(tested)} of {len(tested)} agree (Tables 1b and 3, all architectures; Welch's test, p ≥ 0.01)."
+    )
+    return f"{markdown_table(['level', 'training', 'figure', 'paper', 'ours'], list(rows.values()))}\n\n{note}"
+
+
+def _results_row(result: CellResult) -> list[str]:
+    """A row of the README's table."""
+    cell = result.cell
+    if cell.kind == "imitation":
+        training = f"imitation, {cell.demos:,} demonstrations"
+        unit, figure = "%", "success, %"
+    else:
+        training = "PPO"
+        unit, figure = "thousand episodes", "thousand episodes until 99 %"
+    return [cell.level, training, figure, format_figure(cell.paper, unit), f"**{format_result(result, unit)}**"]
+
+
+def engine_table() -> str:
+    """Returns, for the README, some rows and columns of the table of speeds."""
+    lines = (DOCS / "speed.md").read_text(encoding="utf-8").split("<!-- speed: begin -->")[1].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    chosen = [row for row in rows if row[0] in ("GoToLocal", "GoTo", "BossLevel")]
+    titles = ["level", "million steps", "times Minigrid 3.2.0", "times EnvPool 1.2.5"]
+    return markdown_table(titles, [row[:4] for row in chosen])
 
 
 def map_table() -> str:
@@ -131,6 +172,8 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "record": ("architecture.md", record_table),
     "map": ("map-agent.md", map_table),
     "actions": ("text-agents.md", actions_table),
+    "results": ("../README.md", results_table),
+    "engine": ("../README.md", engine_table),
 }
 
 

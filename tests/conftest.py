@@ -1,6 +1,7 @@
-"""Hypothesis profiles, and skipping of tests that need the compiler."""
+"""Hypothesis profiles, skipping of tests that need the compiler, and custom levels that are forgotten after a test."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -28,3 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("compiled"):
             item.add_marker(pytest.mark.skip(reason="needs the compiler, but NUMBA_DISABLE_JIT is set"))
+
+
+@pytest.fixture
+def forget_levels() -> Iterator[None]:
+    """Levels that a test registers are forgotten afterwards."""
+    import gymnasium
+
+    from babyai.levels.catalog import LEVELS
+
+    known = set(LEVELS)
+    yield
+    for name in set(LEVELS) - known:
+        gymnasium.registry.pop(LEVELS.pop(name).id, None)

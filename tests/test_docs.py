@@ -1,116 +1,78 @@
 """The pages for users: their Python runs, their commands exist, their links, tables and pictures are right."""
 
+import os
 import re
 import runpy
-import shlex
+import subprocess
+import sys
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-import gymnasium
-import numpy as np
 import pytest
-from PIL import Image
 
-from babyai import cli
-from babyai.levels.catalog import LEVELS
+from tests.run_page import ROOT, blocks_of, commands_of
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-# Pages whose Python trains for half a minute.
-SLOW_PAGES = ("policies",)
-every_page_in_its_time = pytest.mark.parametrize(
+# Pages whose blocks take half a minute: they train, or compile recipes.
+SLOW_PAGES = ("adding-a-level", "own-missions", "policies", "tutorial")
+every_page_with_blocks = pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.stem, marks=[pytest.mark.long] * (page.stem in SLOW_PAGES)) for page in PAGES],
+    [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.long] * (page.stem in SLOW_PAGES))
+        for page in PAGES
+        if {block.language for block in blocks_of(page)} & {"python", "console"}
+    ],
 )
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: ```language note."""
-
-    language: str
-    note: str
-    text: str
-    line: int
+def libraries_of(page: Path) -> set[str]:
+    """The other libraries that blocks ```python needs <library> need."""
+    notes = [block.note for block in blocks_of(page) if block.language == "python"]
+    return {note.removeprefix("needs ") for note in notes if note.startswith("needs ")}
 
 
-def blocks_of(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in order."""
-    blocks, opened, lines = [], None, []
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.startswith("```"):
-            lines.append(line)
-        elif opened is None:
-            opened, lines = (number, *line[3:].partition(" ")[::2]), []
-        else:
-            start, language, note = opened
-            blocks.append(Block(language, note.strip(), "\n".join(lines), start))
-            opened = None
-    assert opened is None, f"{page.name}: the block opened in line {opened} is not closed"
-    return blocks
+# ---------------------------------------------------------------- Python and babyai's commands
 
 
-def other_library(block: Block) -> str | None:
-    """The library that a block ```python needs <library> needs."""
-    return block.note.removeprefix("needs ") if block.note.startswith("needs ") else None
+def run_in_fresh_interpreter(page: Path, folder: Path, *options: str) -> None:
+    """Runs the blocks of a page in an empty folder, with warnings as errors, as in the other tests."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.run_page", str(page), *options],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
 
-def run_python(page: Path, blocks: list[Block]) -> None:
-    """Runs the blocks one after the other in one namespace; a traceback names the line of the page."""
-    namespace: dict[str, Any] = {"__name__": f"page_{page.stem}"}
-    for block in blocks:
-        source = "\n" * block.line + block.text
-        exec(compile(source, str(page), "exec"), namespace)
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to work in; levels that a page registers are forgotten afterwards."""
-    known = set(LEVELS)
-    monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    for name in set(LEVELS) - known:
-        gymnasium.registry.pop(LEVELS.pop(name).id, None)
-
-
-# ---------------------------------------------------------------- Python
-
-
-@every_page_in_its_time
+@every_page_with_blocks
 @pytest.mark.compiled
-def test_python_runs(page: Path, elsewhere: Path) -> None:
-    blocks = [block for block in blocks_of(page) if block.language == "python"]
-    assert all(block.note in ("", "no-run") or other_library(block) for block in blocks)
-    run_python(page, [block for block in blocks if block.note == ""])
+def test_blocks_run(page: Path, tmp_path: Path) -> None:
+    notes = [block.note for block in blocks_of(page) if block.language == "python"]
+    assert all(note == "" or note.startswith(("needs ", "file ")) for note in notes)
+    run_in_fresh_interpreter(page, tmp_path)
 
 
+# Long, because these libraries are slow to import; tests/envs tests the adapters themselves by default.
+@pytest.mark.long
 @pytest.mark.downstream
 @pytest.mark.compiled
-@pytest.mark.parametrize("library", ["stable_baselines3", "torchrl"])
-def test_python_with_other_libraries_runs(library: str, elsewhere: Path) -> None:
-    pytest.importorskip(library)
-    page = DOCS / "environments.md"
-    blocks = [block for block in blocks_of(page) if block.language == "python"]
-    wanted = [block for block in blocks if other_library(block) == library]
-    assert wanted
-    run_python(page, [blocks[0], *wanted])
+@pytest.mark.parametrize("page", [page for page in PAGES if libraries_of(page)], ids=lambda page: page.stem)
+def test_python_with_other_libraries_runs(page: Path, tmp_path: Path) -> None:
+    for library in libraries_of(page):
+        pytest.importorskip(library)
+    run_in_fresh_interpreter(page, tmp_path, "--libraries")
 
 
 # ---------------------------------------------------------------- commands
-
-
-def commands_of(page: Path) -> list[list[str]]:
-    """The command lines of a page, split into words, comments left out."""
-    lines = [line for block in blocks_of(page) if block.language == "console" for line in block.text.splitlines()]
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 def check_make(words: list[str]) -> None:
@@ -134,29 +96,11 @@ def check_pip(words: list[str]) -> None:
         assert set(wanted.split(",")) <= set(extras)
 
 
-def run_babyai(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a command, all but the long one; a picture that lies among the docs must be the one it makes."""
-    if words == ["quickstart"]:
-        return
-    pictures = [Path(word) for word in words if word.endswith(".png")]
-    for picture in pictures:
-        picture.parent.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setattr("sys.argv", ["babyai", *words])
-    cli.main()
-    for picture in pictures:
-        if (ROOT / picture).exists():
-            with Image.open(picture) as made, Image.open(ROOT / picture) as shown:
-                assert np.array_equal(np.asarray(made), np.asarray(shown)), f"{picture} is out of date"
-
-
 @every_page
-@pytest.mark.compiled
-def test_commands_exist(page: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_other_programs_exist(page: Path) -> None:
+    checks = {"make": check_make, "python": check_python, "pip": check_pip, "babyai": lambda words: None}
     for program, *words in commands_of(page):
-        if program == "babyai":
-            run_babyai(words, monkeypatch)
-        else:
-            {"make": check_make, "python": check_python, "pip": check_pip}[program](words)
+        checks[program](words)
 
 
 # ---------------------------------------------------------------- links, tables, pictures

@@ -16,6 +16,8 @@ from babyai.studies import commands as studies
 from babyai.training import commands as training
 from babyai.web.commands import play
 
+DESCRIPTION = "BabyAI 1.1: grounded language learning in a gridworld. Also: --version."
+
 
 def levels(*, paper: bool = False) -> None:
     """List the levels: name, size, step limit, and the task.
@@ -50,13 +52,14 @@ def show(
     """Show an episode of a level: the world, the mission, and what the agent sees.
 
     Args:
-        level: Level; `babyai levels` lists them.
+        level: Level; `babyai levels` lists them. Or a level of your own, `file.py:Level`.
         seed: Random seed of the episode.
         rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
         mission: Mission in the Baby Language, instead of the level's own.
         png: PNG file to write a picture of the world to.
     """
     from babyai.engine import Engine
+    from babyai.envs.custom_levels import load_level
     from babyai.render.frame import draw_world
     from babyai.render.text import draw_text
     from babyai.text.view import describe_view
@@ -64,7 +67,7 @@ def show(
 
     if png is not None and not png.lower().endswith(".png"):
         raise ValueError(f"{png} must end in .png: that is the format of the picture")
-    engine = Engine(level, rules=rules)
+    engine = Engine(load_level(level, rules), rules=rules)
     engine.reset([seed])
     if mission is not None:
         engine.instruct(0, mission)
@@ -93,6 +96,18 @@ def quickstart() -> None:
     run()
 
 
+def make_app() -> tyro.extras.SubcommandApp:
+    """All commands."""
+    app = tyro.extras.SubcommandApp()
+    for command in (levels, show, play, watch, quickstart, evaluate, training.resume):
+        app.command(name=command.__name__)(command)
+    app.command(name="compile")(compile_kernels)
+    app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
+    app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
+    app.command(studies.make_app(), name="study", help="Measure the paper's tables, and report them.")
+    return app
+
+
 def main() -> None:
     """Runs the command line."""
     # Waiting threads of torch must not spin: next to other programs, that is ten times slower. OpenMP reads the setting
@@ -101,15 +116,8 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"babyai {version('babyai')}")
         return
-    app = tyro.extras.SubcommandApp()
-    for command in (levels, show, play, watch, quickstart, evaluate, training.resume):
-        app.command(name=command.__name__)(command)
-    app.command(name="compile")(compile_kernels)
-    app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")
-    app.command(training.make_app(), name="train", help="Train agents: imitation learning, DAgger, PPO.")
-    app.command(studies.make_app(), name="study", help="Measure the paper's tables, and report them.")
     try:
-        app.cli(prog="babyai", description="BabyAI 1.1: grounded language learning in a gridworld. Also: --version.")
+        make_app().cli(prog="babyai", description=DESCRIPTION)
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Output that is still buffered when Python exits goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,6 +128,11 @@ def main() -> None:
         # For those who look for a bug: logging.getLogger("babyai").setLevel("DEBUG").
         logging.getLogger("babyai").debug("the command failed", exc_info=True)
         sys.exit(f"babyai: {printable(str(error)) or type(error).__name__}")
+    except Exception as error:
+        # The compiler's complaint about a recipe of a user's has the file and the line; its traceback is all Numba's.
+        if not type(error).__module__.startswith("numba."):
+            raise
+        sys.exit(f"babyai: a recipe could not be compiled: {printable(str(error)).strip()}")
 
 
 if __name__ == "__main__":

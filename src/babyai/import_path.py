@@ -1,9 +1,10 @@
-"""Import paths, by which commands name your own code: "package.module:name" or "path/to/file.py:name"."""
+"""Objects of your own, named by an import path: `package.module:Name` or `path/to/file.py:Name`."""
 
 import difflib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import zlib
 from pathlib import Path
@@ -11,34 +12,44 @@ from types import ModuleType
 from typing import Any
 
 
-def is_import_path(text: str) -> bool:
-    """Whether the text is an import path, rather than a name or a folder."""
-    return ":" in text and not Path(text).exists()
+def is_import_path(name: str) -> bool:
+    """Whether this is an import path, rather than a name that babyai knows."""
+    return ":" in name
 
 
-def load_object(path: str, example: str = "name") -> Any:
-    """What an import path names. Importing it runs the module or file that it is in.
+def load_object(path: str, kind: str = "class") -> Any:
+    """The object that an import path names. Importing it runs the module or file that it is in.
 
     Args:
-        path: "package.module:name" or "path/to/file.py:name".
-        example: What the name stands for, such as "ClassName", for error messages.
+        path: "package.module:Name" or "path/to/file.py:Name".
+        kind: What is expected there, for error messages.
 
     Raises:
         ValueError: There is no such object.
     """
     home, _, name = path.rpartition(":")
     if not home or not name:
-        raise ValueError(f"{path!r} is not an import path: 'package.module:{example}' or 'path/to/file.py:{example}'")
-    found: Any = _load_file(Path(home)) if home.endswith(".py") else _load_module(home, example)
+        raise ValueError(f"{path!r} is not an import path: 'package.module:Name' or 'path/to/file.py:Name'")
+    found: Any = load_module(home)
     for part in name.split("."):
         if not hasattr(found, part):
             near = difflib.get_close_matches(part, vars(found), n=1)
-            raise ValueError(f"{home} has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise ValueError(f"{home} has no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         found = getattr(found, part)
     return found
 
 
-def _load_module(name: str, example: str) -> ModuleType:
+def load_module(home: str) -> ModuleType:
+    """The module or file in the first part of an import path, imported."""
+    return _load_file(Path(home)) if home.endswith(".py") else _load_module(home)
+
+
+def plain_module_name(name: str) -> str:
+    """The name of a module as its user knows it: of one loaded from a file, the name of the file."""
+    return re.sub(r"^_babyai_(.+)_[0-9a-f]{8}$", r"\1", name)
+
+
+def _load_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -47,7 +58,7 @@ def _load_module(name: str, example: str) -> ModuleType:
             raise
         raise ValueError(
             f"no module named {name!r}; install it, add its folder to PYTHONPATH, or name the file itself: "
-            f"'path/to/file.py:{example}'"
+            f"'path/to/file.py:Name'"
         ) from None
 
 

@@ -15,6 +15,7 @@ import torch
 
 from babyai import cli
 from babyai.agents.agent import Agent
+from babyai.envs import custom_levels
 from babyai.training import commands, imitation, parallel
 from babyai.training.fit import RunResult
 from babyai.training.learner import Learner
@@ -140,6 +141,24 @@ def test_resuming_runs_no_code_without_consent(run: Any, tmp_path: Path) -> None
     with pytest.raises(SystemExit, match=r"ours.*evil\.py:Policy.*--trust"):
         run("resume", "ours", "--epochs", "2")
     assert not Path("executed").exists()
+
+
+@pytest.mark.usefixtures("forget_levels")
+def test_a_run_with_a_level_of_ones_own(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = "import babyai\nSmall = babyai.Level('Small', 'go_to_object', room_size=5, rows=1, columns=1)\n"
+    (tmp_path / "own_level.py").write_text(source + "with open('executed', 'a') as file:\n    file.write('once')")
+    levels = f"GoToObjS4,{tmp_path / 'own_level.py'}:Small"
+    words = to_words({**COMMON, **IMITATION, "architecture": "original", "memory-dim": 8, "levels": levels})
+    output = output_of(run, capsys, "train", "imitation", *words, "--out", "ours")
+    assert f"evaluate ours --levels {levels}\n" in output
+    assert Path("executed").read_text() == "once"
+    # The folder may be somebody else's: no code without consent.
+    custom_levels._run.cache_clear()
+    with pytest.raises(SystemExit, match=r"level.*own_level\.py:Small.*--trust"):
+        run("resume", "ours", "--epochs", "3")
+    assert Path("executed").read_text() == "once"
+    run("resume", "ours", "--epochs", "3", "--trust")
+    assert Path("executed").read_text() == "onceonce" and len(read_rows("ours")) == 3
 
 
 def test_several_settings_are_separated_by_spaces(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from babyai.import_path import is_import_path
+
 Architecture = Literal["original", "original_endpool", "original_endpool_res", "bow_endpool_res", "pixels_endpool_res"]
 Size = Literal["small", "big"]
 ARCHITECTURES: tuple[str, ...] = Architecture.__args__  # pyright: ignore[reportAttributeAccessIssue]
@@ -146,7 +148,7 @@ AnyConfig = AgentConfig | MapConfig | CustomConfig
 
 def is_custom(architecture: str) -> bool:
     """Whether this is the import path of a class, rather than the name of one of the paper's architectures."""
-    return ":" in architecture
+    return is_import_path(architecture)
 
 
 def read_config(data: Any) -> AnyConfig:

@@ -98,7 +98,7 @@ def load_class(path: str) -> type[nn.Module]:
     Raises:
         ValueError: There is no such class.
     """
-    found = load_object(path, "ClassName")
+    found = load_object(path)
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         raise ValueError(f"{path} is not a subclass of torch.nn.Module, but {found!r}")
     return found

@@ -34,10 +34,11 @@ class Policy(Protocol):
     """What every policy provides.
 
     Optional attributes and methods:
-        cuda_graphs: bool. Whether it can be captured in a CUDA graph. Default: True.
-        pixels: bool. Whether it reads RGB frames (56 x 56) instead of symbolic views. Default: False.
-        float32_modules(): the submodules whose weights stay in float32 when all others are converted to bf16. A policy
-            that has it computes in the dtype of its weights; one without runs under `torch.autocast` in bf16.
+
+    * `cuda_graphs`, bool: whether it can be captured in a CUDA graph. Default: True.
+    * `pixels`, bool: whether it reads RGB frames (56 x 56) instead of symbolic views. Default: False.
+    * `float32_modules()`: the submodules whose weights stay in float32 when all others are converted to bf16. A policy
+      that has it computes in the dtype of its weights; one without runs under `torch.autocast` in bf16.
     """
 
     def initial_state(self, n: int) -> State:

@@ -23,7 +23,7 @@ def collect(
     """Collect demonstrations of the expert. If interrupted, run the same command again to resume.
 
     Args:
-        levels: Level, or several separated by commas; `babyai levels` lists them.
+        levels: Level, or several separated by commas (`babyai levels` lists them), or your own, `file.py:Level`.
         out: Output file (Parquet).
         episodes: Number of episodes (seeds) per level.
         first_seed: Random seed of the first episode. Seeds from 10^9 on are reserved for validation and test.
@@ -32,13 +32,14 @@ def collect(
         threads: Number of threads; None means one per core.
     """
     from babyai.demos import collect as collecting
+    from babyai.envs.custom_levels import load_levels
 
     screen = console()
-    names = [name.strip() for name in levels.split(",")]
+    chosen = load_levels(levels, rules)
     try:
         with progress("collecting", "demos") as report:
             result = collecting.collect(
-                names, episodes, first_seed, out, rules=rules, style=style, threads=threads, progress=report
+                chosen, episodes, first_seed, out, rules=rules, style=style, threads=threads, progress=report
             )
     except KeyboardInterrupt:
         sys.exit("\nstopped; run the same command again to resume")
@@ -50,7 +51,12 @@ def collect(
 
 
 def show(
-    file: tyro.conf.Positional[Path], *, rows: tuple[int, ...] | None = None, steps: bool = False, delay: float = 0.0
+    file: tyro.conf.Positional[Path],
+    *,
+    rows: tuple[int, ...] | None = None,
+    steps: bool = False,
+    delay: float = 0.0,
+    levels: str | None = None,
 ) -> None:
     """Show statistics of a file of demonstrations, and draw some of its episodes.
 
@@ -59,6 +65,7 @@ def show(
         rows: Rows of the episodes to draw, numbered from 0; default: the first.
         steps: Draw every step, instead of only the first and the last state.
         delay: Delay in seconds after each step drawn.
+        levels: Custom levels of the file, `file.py:Level`, separated by commas.
     """
     from rich.table import Table
 
@@ -67,6 +74,7 @@ def show(
     from babyai.demos.store import DemoFile
 
     screen = console()
+    _load_custom_levels(levels)
     with DemoFile(file, replayable=False) as demos:
         chosen = range(min(1, len(demos))) if rows is None else rows
         for row in chosen:
@@ -107,15 +115,17 @@ def _draw(screen: Any, demo: Any, row: int, rules: Any, every_step: bool, delay:
             time.sleep(delay if every_step else 0.0)
 
 
-def verify(file: tyro.conf.Positional[Path], *, threads: int = 1) -> None:
+def verify(file: tyro.conf.Positional[Path], *, threads: int = 1, levels: str | None = None) -> None:
     """Replay every demonstration of a file and report the first that does not match its row.
 
     Args:
         file: File of demonstrations.
         threads: Number of threads.
+        levels: Custom levels of the file, `file.py:Level`, separated by commas.
     """
     from babyai.demos import verify as verifying
 
+    _load_custom_levels(levels)
     with progress("verifying", "demos") as report:
         mismatch = verifying.verify(file, threads=threads, progress=report)
     if mismatch is not None:
@@ -145,6 +155,7 @@ def export(
     root: Path | None = None,
     demos: int | None = None,
     author: str = "babyai",
+    levels: str | None = None,
 ) -> None:
     """Export a file of demonstrations as a dataset with observations, for other libraries.
 
@@ -155,9 +166,11 @@ def export(
         root: Root folder of datasets; None means Minari's.
         demos: Number of demonstrations to export, from the first row on; None means all.
         author: Author of the demonstrations.
+        levels: Custom levels of the file, `file.py:Level`, separated by commas.
     """
     from babyai.demos.export import export_minari
 
+    _load_custom_levels(levels)
     try:
         folder = export_minari(file, id, root=root, demos=demos, author=author)
     except ModuleNotFoundError as error:
@@ -176,14 +189,14 @@ def record(
     """Record your own demonstrations: play in the terminal, and each successful episode is added to a file.
 
     Args:
-        level: Level; `babyai levels` lists them.
+        level: Level; `babyai levels` lists them. Or a level of your own, `file.py:Level`.
         out: Output file; created if it does not exist.
         seed: Random seed of the first episode; None means the one after the last in the file.
         rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
         person: Name of the person, stored in the file.
     """
     from babyai.demos.record import Recorder, next_seed, play_in_terminal, terminal_keys
-    from babyai.levels.catalog import find_level
+    from babyai.envs.custom_levels import load_level
 
     if not sys.stdin.isatty():
         sys.exit("babyai: recording needs a terminal to read keys from")
@@ -192,11 +205,20 @@ def record(
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    first = next_seed(out, find_level(level, rules)) if seed is None else seed
-    recorder = Recorder(level, first, rules)
+    chosen = load_level(level, rules)
+    first = next_seed(out, chosen) if seed is None else seed
+    recorder = Recorder(chosen, first, rules)
     with terminal_keys(sys.stdin.fileno()) as keys:
         saved = play_in_terminal(recorder, out, keys, write, person)
     console().print(f"{saved} added to {out}" if saved else "nothing was recorded")
+
+
+def _load_custom_levels(levels: str | None) -> None:
+    """Registers the levels of your own that a file has."""
+    from babyai.envs.custom_levels import load_levels
+
+    if levels is not None:
+        load_levels(levels)
 
 
 COMMANDS = {

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from babyai import __version__
+from babyai.import_path import plain_module_name
 from babyai.levels.catalog import Level, Rules, UnknownLevelError, find_level
 
 FORMAT = "babyai demonstrations"
@@ -85,7 +86,7 @@ def settings_of(level: Level) -> dict[str, Any]:
     """All settings of a level, as JSON types."""
     settings = {STORED_NAMES.get(part.name, part.name): getattr(level, part.name) for part in fields(level)}
     if callable(level.recipe):
-        settings["recipe"] = f"{level.recipe.__module__}.{level.recipe.__qualname__}"
+        settings["recipe"] = f"{plain_module_name(level.recipe.__module__)}.{level.recipe.__qualname__}"
     return json.loads(json.dumps(settings))
 
 
@@ -177,7 +178,7 @@ def _differences(name: str, header: Header) -> list[str]:
     try:
         new = settings_of(find_level(name, header.rules))
     except UnknownLevelError as error:
-        return [f"{error} (a custom level must be registered first)"]
+        return [f"{error} (a custom level must be registered first; in commands: --levels file.py:Level)"]
     if old.get("version") != new["version"]:
         return [f"the rules of level {name!r} had version {old.get('version')}, now {new['version']}"]
     return [

@@ -38,7 +38,7 @@ def evaluate(
     Args:
         who: Agent: the folder of an agent or run (its best checkpoint), `map`, `expert`, `teacher`, `random`,
             or a text agent, `file.py:function`: a function from a text to the name of an action.
-        levels: Level, several separated by commas, or `all` for the paper's nineteen.
+        levels: Level, several separated by commas, `all` for the paper's nineteen, or your own, `file.py:Level`.
         missions: Missions per level. The paper's 512 cannot tell 99 % from 100 %.
         first_seed: Seed of the first mission. Seeds from 10^9 on are for validation, from 2 * 10^9 on for test.
         sample: Sample actions from the policy, rather than take the argmax.
@@ -102,11 +102,12 @@ def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterat
 
 def _find_levels(levels: str, rules: Any) -> list[str]:
     """The levels' names; raises if one is unknown."""
-    from babyai.levels.catalog import PAPER_LEVELS, find_level
+    from babyai.envs.custom_levels import load_levels
+    from babyai.levels.catalog import PAPER_LEVELS
 
     if levels.strip().lower() == "all":
         return list(PAPER_LEVELS)
-    return [find_level(name.strip(), rules).name for name in levels.split(",")]
+    return [level.name for level in load_levels(levels, rules)]
 
 
 def find_player(
@@ -126,7 +127,7 @@ def find_player(
         return RandomPlayer(seed)
     if who in ("expert", "teacher"):
         return ExpertPlayer("teacher" if who == "teacher" else "paper")
-    if is_import_path(who):
+    if is_import_path(who) and not Path(who).exists():
         from babyai.evaluation.text_player import TextPlayer
 
         return TextPlayer(load_object(who, "function"), wording=wording)

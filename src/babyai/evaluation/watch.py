@@ -71,7 +71,7 @@ def watch(
     Args:
         who: Who plays: the folder of an agent or run (its best checkpoint), `map`, `expert`, `teacher`, `random`, or a
             text agent, `file.py:function`.
-        level: Level; `babyai levels` lists them.
+        level: Level; `babyai levels` lists them. Or a level of your own, `file.py:Level`.
         seed: Random seed of the episode. Seeds from 2 * 10^9 on are for test.
         rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
         mission: Mission in the Baby Language, instead of the level's own.
@@ -84,14 +84,16 @@ def watch(
         trust: Trust the checkpoint: run the code of a custom policy that it names.
         architecture: Policy class of a custom checkpoint, if not the one that it names: `file.py:Class`.
     """
+    from babyai.envs.custom_levels import load_level
     from babyai.evaluation.commands import find_player
 
     if not 0 < fps <= 100:
         raise ValueError(f"fps must be above 0 and at most 100, not {fps}")
     files = _check_files({".gif": gif, ".mp4": mp4, ".png": png})
+    chosen = load_level(level, rules)
     player = find_player(who, device, "auto", sample, 0, trust, architecture)
     title = who if who in ("expert", "teacher", "random") else Path(who).name
-    scenes = play_scenes(player, level, seed, rules=rules, mission=mission)
+    scenes = play_scenes(player, chosen, seed, rules=rules, mission=mission)
     if files:
         _write_films(scenes, files, title, fps)
     else:

@@ -100,7 +100,7 @@ def resume(
         frames: Maximum number of frames (ppo); default: as before.
         tensorboard: TensorBoard: also write event files; default: as before.
         quiet: Print nothing; default: as before.
-        trust: Trust the runs: run the code of a custom policy that a folder names.
+        trust: Trust the runs: run the code of a custom policy or level that a folder names.
     """
     if not folders:
         raise ValueError("name the folder of a run to resume")
@@ -113,25 +113,28 @@ def resume(
         "quiet": quiet,
     }
     given = {name: value for name, value in changed.items() if value is not None}
-    runs = [read_options(folder, given | {"max_minutes": max_minutes}) for folder in folders]
     if not trust:
-        for _, options in runs:
-            refuse_custom_code(options)
+        for folder in folders:
+            refuse_custom_code(folder)
+    runs = [read_options(folder, given | {"max_minutes": max_minutes}) for folder in folders]
     algorithms = {algorithm for algorithm, _ in runs}
     if len(algorithms) > 1:
         raise ValueError(f"runs of one algorithm can be resumed together, not of {', '.join(sorted(algorithms))}")
     run_all(algorithms.pop(), [options for _, options in runs], [True] * len(runs))
 
 
-def refuse_custom_code(options: TrainingOptions) -> None:
+def refuse_custom_code(folder: str) -> None:
     """Raises if resuming a run would import code that its folder names: the folder may be somebody else's."""
-    from babyai.agents.config import is_custom
+    from babyai.import_path import is_import_path
+    from babyai.training.run import read_config
 
-    if is_custom(options.architecture):
-        raise ValueError(
-            f"{options.out} holds a run of a policy with custom code, {options.architecture!r}, which resuming would "
-            f"run; if you trust it, pass --trust"
-        )
+    saved = read_config(folder)["config"]
+    for part, name in (("policy", "architecture"), ("level", "levels")):
+        if is_import_path(str(saved.get(name))):
+            raise ValueError(
+                f"{folder} holds a run of a {part} with custom code, {saved[name]!r}, which resuming would run; if you "
+                f"trust it, pass --trust"
+            )
 
 
 def read_options(folder: str, changed: dict[str, Any]) -> tuple[str, TrainingOptions]:
@@ -204,14 +207,18 @@ def run_all(algorithm: str, runs: Sequence[TrainingOptions], resumed: Sequence[b
 def summarize(options: TrainingOptions, result: "RunResult") -> str:
     """A run's result, where it is, and what to do next."""
     from babyai.agents.config import is_custom
+    from babyai.import_path import is_import_path
 
     trust = " --trust" if is_custom(options.architecture) else ""
+    custom_levels = is_import_path(options.levels)
+    levels = options.levels if custom_levels else ",".join(options.level_names)
+    trust_all = " --trust" if trust or custom_levels else ""
     rules = "" if options.rules == "paper" else f" --rules {options.rules}"
-    resume = "" if result.finished else f"\ncontinue it:      babyai resume {result.folder}{trust}"
+    resume = "" if result.finished else f"\ncontinue it:      babyai resume {result.folder}{trust_all}"
     best = f"{100 * result.best_success:.1f} % (of {result.validations})" if result.validations else "none"
     return (
         f"best validation:  {best}\n"
         f"run folder:       {result.folder}\n"
-        f"evaluate it:      babyai evaluate {result.folder} --levels {','.join(options.level_names)}{rules}{trust}"
+        f"evaluate it:      babyai evaluate {result.folder} --levels {levels}{rules}{trust}"
         f"{resume}"
     )

@@ -31,7 +31,7 @@ class TrainingOptions:
     """Options of every algorithm: levels, architecture, device, checkpoints."""
 
     levels: str = "GoToLocal"
-    """Level, or several separated by commas; `babyai levels` lists them."""
+    """Level, or several separated by commas; `babyai levels` lists them. Or a level of your own, `file.py:Level`."""
     out: Annotated[str | None, DESCRIBED] = None
     """Run folder; default: runs/<algorithm>-<levels>-<architecture>-<size>-<seed>."""
     architecture: str = "bow_endpool_res"
@@ -100,9 +100,9 @@ class TrainingOptions:
     @property
     def level_names(self) -> list[str]:
         """The levels' names."""
-        from babyai.levels.catalog import find_level
+        from babyai.envs.custom_levels import load_levels
 
-        return [find_level(name.strip(), self.rules).name for name in self.levels.split(",")]
+        return [level.name for level in load_levels(self.levels, self.rules)]
 
     def policy_settings(self) -> dict[str, Any]:
         """The name=value pairs of `settings`, parsed."""

@@ -18,7 +18,7 @@ def play(
     """Play missions yourself, in a page that opens in the browser. Ctrl-C stops it.
 
     Args:
-        level: Level to start with; `babyai levels` lists them.
+        level: Level to start with; `babyai levels` lists them. Or a level of your own, `file.py:Level`.
         seed: Random seed of the first episode.
         host: Address to listen on. Any but this machine's own is protected by a token.
         port: Port to listen on; 0 chooses a free one.
@@ -31,11 +31,13 @@ def play(
     import webbrowser
 
     from babyai.console import console
+    from babyai.envs.custom_levels import load_level
     from babyai.web.access import make_access
     from babyai.web.game import Game
     from babyai.web.server import make_server
 
     # Says what is wrong with level or seed before anything is opened, and compiles the world if need be.
+    level = load_level(level).name
     Game(level, seed)
     listener = _listen(socket, host, port)
     port = listener.getsockname()[1]

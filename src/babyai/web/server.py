@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from babyai.levels.catalog import BUILT_IN, LEVELS, PAPER_LEVELS
+from babyai.levels.catalog import LEVELS, PAPER_LEVELS
 from babyai.web.access import Access, AccessMiddleware
 from babyai.web.session import MAX_MESSAGE, RateLimit, Session, error
 
@@ -117,7 +117,5 @@ async def _serve_file(request: Request) -> Response:
 
 async def _list_levels(_: Request) -> Response:
     """Names and tasks of the built-in levels; the paper's come first."""
-    names = [*PAPER_LEVELS, *sorted(BUILT_IN - set(PAPER_LEVELS))]
-    return JSONResponse(
-        [{"name": name, "task": LEVELS[name].task, "paper": name in PAPER_LEVELS} for name in names if name in LEVELS]
-    )
+    names = [*PAPER_LEVELS, *sorted(LEVELS.keys() - set(PAPER_LEVELS))]
+    return JSONResponse([{"name": name, "task": LEVELS[name].task, "paper": name in PAPER_LEVELS} for name in names])
