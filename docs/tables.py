@@ -171,6 +171,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "vocabulary": ("language.md", vocabulary_table),
     "record": ("architecture.md", record_table),
     "map": ("map-agent.md", map_table),
+    "map-agent": ("../README.md", map_table),
     "actions": ("text-agents.md", actions_table),
     "results": ("../README.md", results_table),
     "engine": ("../README.md", engine_table),
