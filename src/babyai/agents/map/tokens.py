@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from babyai.agents.map import codes
-from babyai.agents.map.events import LOG_SIZE, unpack_keys
+from babyai.agents.map.events import unpack_keys
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, Memory, place_of
 
 SIZE = codes.MAP_SIZE
@@ -122,6 +122,56 @@ class Capacities:
         return self._sizes
 
 
+class Sizes(NamedTuple):
+    """How many of each sort there are."""
+
+    patches: int
+    events: int
+    words: int
+    traced: int
+    visited: int
+    neighbors: int
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens besides the agents'."""
+        return self.patches + self.events + self.words
+
+
+class Present(NamedTuple):
+    """What there is in B frames."""
+
+    grid: Tensor
+    """(B, 289, 9) the map, see `_turn_map`."""
+    patches: Tensor
+    """(B, 289) bool."""
+    events: Tensor
+    """(B, 48) bool."""
+    words: Tensor
+    """(B, 72) bool."""
+    kinds: Tensor
+    """(B, 48) kinds of events."""
+    classes: Tensor
+    """(B, 48, 5) classes of events and their neighbors; 0 where there is no event."""
+
+    def tokens(self) -> Tensor:
+        """(B, 410) bool: the agent, patches, events, words."""
+        return torch.cat([torch.ones_like(self.words[:, :1]), self.patches, self.events, self.words], 1)
+
+
+class Found(NamedTuple):
+    """The tokens of a sort, of all frames, with padding at the end."""
+
+    is_real: Tensor
+    """(n,) False for padding."""
+    frame: Tensor
+    """(n,) the frame; any for padding."""
+    slot: Tensor
+    """(n,) which of the frame's; any for padding."""
+    at: Tensor
+    """(n,) the position in the packed sequence."""
+
+
 @torch.no_grad()
 def tokenize_frames(frames: Frames, vectors: Tensor, capacities: Capacities | None = None) -> Tokens:
     """The tokens of frames.
@@ -131,73 +181,80 @@ def tokenize_frames(frames: Frames, vectors: Tensor, capacities: Capacities | No
         vectors: (4, 2), one step at each heading.
         capacities: Pad to these; default: no padding.
     """
-    count = len(frames.pose)
     pose = frames.pose.long()
-    grid = _turn_map(frames.cells, pose, vectors)
-    is_patch = (grid != 0).any(2)
-    is_event = frames.times[:, 1] >= 0
-    is_word = frames.missions != 0
-    kind, thing, neighbors = unpack_keys(frames.keys)
-    present = torch.cat([torch.ones_like(is_word[:, :1]), is_patch, is_event, is_word], 1)
-    lengths = present.sum(1)
-    # All sizes are read from the device at once, because it has to wait.
-    sizes = [is_patch.sum(), is_event.sum(), is_word.sum(), (grid & TRACES != 0).sum(), (grid & VISITS != 0).sum()]
-    sizes += [((neighbors > 0) & is_event[:, :, None]).sum(), lengths.max()]
-    *used, longest = torch.stack(sizes).tolist()
-    room = list(used)
-    padding = 0
-    if capacities is not None:
-        # The last patch and the last event are padding, and what refers to nothing refers to them.
-        room = list(capacities.fit([used[0] + 1, used[1] + 1, used[2] + PADDING_SEQUENCES, *used[3:]]))
-        padding = sum(room[:3]) - sum(used[:3])
+    present = _look(frames, vectors)
+    used, longest = _count(present)
+    room = used if capacities is None else _make_room(used, capacities)
+    padding = room.tokens - used.tokens
+    if padding:
         longest = _round_up(max(longest, -(-padding // PADDING_SEQUENCES)), 64)
-
-    # The position of each token, if it is present; those of the padding come after all others.
-    at = present.flatten().cumsum(0).view(present.shape) - 1
-    after = count + sum(used[:3])
-    patch_frame, patch_index, patch_at = _find(is_patch, at[:, 1:], room[0], used[0], after)
-    after += room[0] - used[0]
-    event_frame, event_index, event_at = _find(is_event, at[:, 1 + NUM_PATCHES :], room[1], used[1], after)
-    after += room[1] - used[1]
-    word_frame, word_index, word_at = _find(is_word, at[:, 1 + NUM_PATCHES + LOG_SIZE :], room[2], used[2], after)
-
-    is_real = patch_frame < count
-    cells = grid[patch_frame.clamp(max=count - 1), patch_index] * is_real[:, None]
-    classes = torch.cat([thing[:, :, None], neighbors], 2)
-    real_event = (event_frame.clamp(max=count - 1), event_index)
-    event_class = classes[real_event] * (event_frame < count)[:, None]
+    patches, events, words = _find_tokens(present, used, room)
+    cells = present.grid[patches.frame, patches.slot] * patches.is_real[:, None]
+    classes = present.classes[events.frame, events.slot] * events.is_real[:, None]
     return Tokens(
-        ends=_end_sequences(lengths, padding),
+        ends=_end_sequences(present.tokens().sum(1), padding),
         steps=torch.arange(longest, device=pose.device),
         carried=pose[:, CARRIED],
         carried_place=pose[:, CARRIED_PLACE],
         last_actions=pose[:, LAST_ACTIONS] + 1,
         patches=torch.stack([cells >> shift & 255 for shift in (0, 8, 16, 24)], 1),
-        patch_frame=patch_frame,
-        patch_index=patch_index,
-        patch_at=patch_at,
-        traced=_find_flat(cells & TRACES != 0, room[3]),
-        visited=_find_flat(cells & VISITS != 0, room[4]),
-        event_kind=kind[real_event],
-        event_class=event_class,
-        event_rank=_rank_events(frames.times)[real_event],
-        event_at=event_at,
-        neighbors=_find_flat(event_class[:, 1:] > 0, room[5]),
-        word=frames.missions[word_frame.clamp(max=count - 1), word_index].long(),
-        word_index=word_index,
-        word_at=word_at,
+        patch_frame=torch.where(patches.is_real, patches.frame, len(pose)),
+        patch_index=patches.slot,
+        patch_at=patches.at,
+        traced=_find_flat(cells & TRACES != 0, room.traced),
+        visited=_find_flat(cells & VISITS != 0, room.visited),
+        event_kind=present.kinds[events.frame, events.slot],
+        event_class=classes,
+        event_rank=_rank_events(frames.times)[events.frame, events.slot],
+        event_at=events.at,
+        neighbors=_find_flat(classes[:, 1:] > 0, room.neighbors),
+        word=frames.missions[words.frame, words.slot].long(),
+        word_index=words.slot,
+        word_at=words.at,
     )
 
 
-def _find(present: Tensor, at: Tensor, room: int, used: int, after: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Frame, index and position of each token that is present; padded, with frame B and positions from `after` on."""
-    found = torch.nonzero_static(present, size=room, fill_value=-1)
-    number = torch.arange(room, device=at.device)
-    is_real = number < used
-    frame = torch.where(is_real, found[:, 0], len(present))
-    index = found[:, 1].clamp(min=0)
-    position = torch.where(is_real, at[found[:, 0], index], after + number - used)
-    return frame, index, position
+def _look(frames: Frames, vectors: Tensor) -> Present:
+    grid = _turn_map(frames.cells, frames.pose.long(), vectors)
+    events = frames.times[:, 1] >= 0
+    kinds, things, neighbors = unpack_keys(frames.keys)
+    classes = torch.cat([things[:, :, None], neighbors], 2) * events[:, :, None]
+    return Present(grid, (grid != 0).any(2), events, frames.missions != 0, kinds, classes)
+
+
+def _count(present: Present) -> tuple[Sizes, int]:
+    """How many of each sort there are, and the largest number of tokens of a frame."""
+    counts = [present.patches.sum(), present.events.sum(), present.words.sum()]
+    counts += [(present.grid & bits != 0).sum() for bits in (TRACES, VISITS)]
+    counts += [(present.classes[:, :, 1:] > 0).sum(), present.tokens().sum(1).max()]
+    # All at once, because the host waits for the device here.
+    *used, longest = torch.stack(counts).tolist()
+    return Sizes(*used), longest
+
+
+def _make_room(used: Sizes, capacities: Capacities) -> Sizes:
+    """Room with padding: the last patch and the last event are, so that padding of other sorts can refer to them."""
+    least = used._replace(patches=used.patches + 1, events=used.events + 1, words=used.words + PADDING_SEQUENCES)
+    return Sizes(*capacities.fit(least))
+
+
+def _find_tokens(present: Present, used: Sizes, room: Sizes) -> list[Found]:
+    """The patches, events and words; padding has the last positions."""
+    tokens = present.tokens()
+    positions = tokens.flatten().cumsum(0).view(tokens.shape) - 1
+    first = 1
+    padding_at = len(tokens) + used.tokens
+    sorts = []
+    for mask, count, size in zip((present.patches, present.events, present.words), used, room, strict=False):
+        found = torch.nonzero_static(mask, size=size, fill_value=0)
+        frame, slot = found.unbind(1)
+        number = torch.arange(size, device=mask.device)
+        is_real = number < count
+        at = torch.where(is_real, positions[frame, first + slot], padding_at + number - count)
+        sorts.append(Found(is_real, frame, slot, at))
+        first += mask.shape[1]
+        padding_at += size - count
+    return sorts
 
 
 def _find_flat(present: Tensor, room: int) -> Tensor:
