@@ -78,7 +78,7 @@ class AgentPlayer:
         self.precision: Precision = find_precision(precision, where)
         self.sample = sample
         self.seed = seed
-        self.best_worlds = WORLDS_ON_CPU if where.type == "cpu" else None
+        self.best_worlds: int | None = WORLDS_ON_CPU if where.type == "cpu" else getattr(model, "best_worlds", None)
         self._pixels = observation_kind(model) == "rgb"
         self._actor: Actor | None = None
 

@@ -62,6 +62,8 @@ class MapPolicy(nn.Module):
 
     # The number of tokens differs from batch to batch, which a CUDA graph does not allow.
     cuda_graphs = False
+    # With how many worlds a GPU evaluates it fastest: its kernels are launched one by one.
+    best_worlds = 2048
 
     def __init__(self, dim: int = 256, layers: int = 6, heads: int = 4) -> None:
         super().__init__()
