@@ -14,7 +14,7 @@ from babyai.evaluation.commands import evaluate
 from babyai.evaluation.watch import watch
 from babyai.studies import commands as studies
 from babyai.training import commands as training
-from babyai.web.commands import play
+from babyai.web.commands import play, runs
 
 
 def levels(*, paper: bool = False) -> None:
@@ -101,7 +101,7 @@ def main() -> None:
         print(f"babyai {version('babyai')}")
         return
     app = tyro.extras.SubcommandApp()
-    for command in (levels, show, play, watch, quickstart, evaluate, training.resume):
+    for command in (levels, show, play, watch, runs, quickstart, evaluate, training.resume):
         app.command(name=command.__name__)(command)
     app.command(name="compile")(compile_kernels)
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")

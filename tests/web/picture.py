@@ -6,8 +6,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from tests.web.page import CHROMIUM, Page
 from tests.web.running import running
-from tests.web.test_browser import CHROMIUM, Page
 
 
 def main(path: str) -> None:

@@ -1,7 +1,5 @@
 // What the chosen agent thinks: probabilities of its actions, its value estimate over time, its attention to words.
 
-const element = (id) => document.getElementById(id);
-
 function row(name, prob) {
   const line = document.createElement("tr");
   const label = document.createElement("th");
@@ -39,12 +37,14 @@ function word([text, weight]) {
   return span;
 }
 
-export function showMind(mind) {
-  element("mind").hidden = !mind;
+// Fills the parts of a section, which are named by their attribute `data-part`.
+export function showMind(section, mind) {
+  section.hidden = !mind;
   if (!mind) return;
-  element("probs").replaceChildren(...Object.entries(mind.probs).map(([name, prob]) => row(name, prob)));
-  element("value").textContent = mind.values.at(-1).toFixed(3);
-  element("values").replaceChildren(curve(mind.values));
-  element("attention-part").hidden = mind.attention.length === 0;
-  element("attention").replaceChildren(...mind.attention.flatMap((each) => [word(each), " "]));
+  const part = (name) => section.querySelector(`[data-part=${name}]`);
+  part("probs").replaceChildren(...Object.entries(mind.probs).map(([name, prob]) => row(name, prob)));
+  part("value").textContent = mind.values.at(-1).toFixed(3);
+  part("values").replaceChildren(curve(mind.values));
+  part("attention-part").hidden = mind.attention.length === 0;
+  part("attention").replaceChildren(...mind.attention.flatMap((each) => [word(each), " "]));
 }
