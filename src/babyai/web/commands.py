@@ -1,5 +1,7 @@
 """The commands `babyai play` and `babyai runs`: one server, opened at different pages."""
 
+import contextlib
+import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,7 @@ def play(
 
     # Says what is wrong with level or seed before anything is opened, and compiles the world if need be.
     Game(level, seed)
+    _import_torch(agents)
     _serve(Folders(demos, agents, RESULTS), "", {"level": level, "seed": str(seed)}, host, port, browser)
 
 
@@ -66,6 +69,16 @@ def runs(
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}; `babyai train` writes to {RUNS}, or pass another folder")
     _serve(Folders(DEMOS, folder, results), "runs", {}, host, port, browser)
+
+
+def _import_torch(agents: Path) -> None:
+    """Imports torch if there are agents to watch: it takes seconds, in which sessions would have to wait."""
+    from babyai.web.mind import list_agents
+
+    # Without torch, the page says what to install when an agent is chosen.
+    if list_agents(agents):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("babyai.agents.checkpoint")
 
 
 def _serve(folders: "Folders", page: str, query: dict[str, str], host: str, port: int, browser: bool) -> None:

@@ -1,6 +1,7 @@
 """A run's metrics.jsonl as curves: read while it is being written, and averaged to a bounded number of points.
 
-A file of any size is read in parts of at most `READ_BYTES`, each part once. What is kept of it does not grow: when the
+A log is read in parts, each of them once. Of a log that has become large before it is opened, only every k-th row is
+parsed, because parsing hundreds of megabytes would keep everything else waiting. What is kept does not grow: when the
 points are full, neighbors are merged, and a point then stands for twice as many rows, with their mean and range.
 """
 
@@ -9,12 +10,17 @@ import math
 import os
 import stat
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-READ_BYTES = 2**20
+import numpy as np
+
+# Bytes to parse at a time, bytes to read at a time, and bytes to parse in all before rows are left out.
+PART_BYTES = 2**17
+MAX_READ = 2**21
+FULL_BYTES = 2**23
 MAX_POINTS = 1024
 MAX_METRICS = 128
 MAX_DEPTH = 4
@@ -47,15 +53,15 @@ class _Column:
 
     def halve(self) -> None:
         """Merges each point with its neighbor."""
-        self.count = _merge(self.count, sum, 0.0)
-        self.total = _merge(self.total, sum, 0.0)
-        self.low = _merge(self.low, min, math.inf)
-        self.high = _merge(self.high, max, -math.inf)
-
-
-def _merge(values: "array[float]", merge: Callable[["array[float]"], float], empty: float) -> "array[float]":
-    merged = [merge(values[k : k + 2]) for k in range(0, MAX_POINTS, 2)]
-    return array("d", merged + [empty] * (MAX_POINTS // 2))
+        for values, merge, empty in (
+            (self.count, np.add, 0.0),
+            (self.total, np.add, 0.0),
+            (self.low, np.minimum, math.inf),
+            (self.high, np.maximum, -math.inf),
+        ):
+            points = np.frombuffer(values)
+            points[: MAX_POINTS // 2] = merge(points[::2], points[1::2])
+            points[MAX_POINTS // 2 :] = empty
 
 
 class Curves:
@@ -77,16 +83,16 @@ class Curves:
         """The metrics, in the order in which they appeared."""
         return list(self._columns)
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Adds a row of the log."""
+    def add(self, row: Mapping[str, Any], count: int = 1) -> None:
+        """Adds a row of the log, which may stand for several."""
         values = dict(_iter_numbers(row))
-        self._hours += (values.get("seconds", 0.0) + values.get("validation_seconds", 0.0)) / 3600
-        if self.rows == MAX_POINTS * self.stride:
+        self._hours += count * (values.get("seconds", 0.0) + values.get("validation_seconds", 0.0)) / 3600
+        while self.rows >= MAX_POINTS * self.stride:
             self.stride *= 2
             for column in self._columns.values():
                 column.halve()
         point = self.rows // self.stride
-        self.rows += 1
+        self.rows += count
         for name, value in (*values.items(), ("hours", self._hours), ("row", float(self.rows))):
             column = self._columns.get(name)
             if column is None:
@@ -97,17 +103,17 @@ class Curves:
             column.add(point, value)
 
     def series(self, name: str, axis: str) -> Series:
-        """A metric over an axis: x, y and, if a point stands for several rows, their range. Unknown names give nothing."""
+        """A metric over an axis: x, y and, if points stand for several rows, their range; nothing for unknown names."""
         if name not in self._columns or axis not in self._columns:
             return {"x": [], "y": []}
-        metric, x = self._columns[name], self._columns[axis]
-        points = [k for k in range(-(-self.rows // self.stride)) if metric.count[k] and x.count[k]]
-        series = {
-            "x": [_short(x.high[k]) for k in points],
-            "y": [_short(metric.total[k] / metric.count[k]) for k in points],
-        }
+        metric = self._columns[name]
+        x = self._columns[axis]
+        kept = (np.frombuffer(metric.count) > 0) & (np.frombuffer(x.count) > 0)
+        means = np.frombuffer(metric.total)[kept] / np.frombuffer(metric.count)[kept]
+        series = {"x": _short(np.frombuffer(x.high)[kept]), "y": _short(means)}
         if self.stride > 1:
-            series |= {bound: [_short(getattr(metric, bound)[k]) for k in points] for bound in ("low", "high")}
+            series["low"] = _short(np.frombuffer(metric.low)[kept])
+            series["high"] = _short(np.frombuffer(metric.high)[kept])
         return series
 
 
@@ -119,6 +125,8 @@ class RunLog:
         damaged: Number of lines that could not be read.
         position: Bytes that have been read; an unfinished last line is not.
         behind: Bytes that the last update did not get to.
+        every: Every how many rows one is parsed.
+        sampled: The largest such number so far.
         version: Changes whenever the curves do.
     """
 
@@ -132,11 +140,13 @@ class RunLog:
         self.damaged = 0
         self.position = 0
         self.behind = 0
+        self.every = 1
+        self.sampled = 1
         self._tail = b""
         self._in_long_line = False
 
     def update(self) -> None:
-        """Reads on, at most `READ_BYTES`; from the start if rows were dropped since the last time.
+        """Reads on, a part at a time; from the start if rows were dropped since the last time.
 
         Raises:
             OSError: The file cannot be read, or is not a regular file.
@@ -151,14 +161,20 @@ class RunLog:
             return
         with open(descriptor, "rb", buffering=0) as file:
             self._check_tail(file)
+            unread = os.fstat(descriptor).st_size - self.position
+            if self.every == 1:
+                self.every = max(1, unread // FULL_BYTES)
+                self.sampled = max(self.sampled, self.every)
+            wanted = min(PART_BYTES * self.every, MAX_READ)
             file.seek(self.position)
-            data = file.read(READ_BYTES)
-            self.behind = max(0, os.fstat(descriptor).st_size - self.position - len(data))
+            data = file.read(wanted)
+        self.behind = max(0, unread - len(data))
         end = data.rfind(b"\n") + 1
-        if not end and len(data) < READ_BYTES:
-            return
-        self._take(data[:end] if end else data, is_whole=bool(end))
-        self.version = next(_versions)
+        if end or len(data) == wanted:
+            self._take(data[:end] if end else data, is_whole=bool(end))
+            self.version = next(_versions)
+        if not self.behind:
+            self.every = 1
 
     def _check_tail(self, file: Any) -> None:
         """Starts again if what was read last is no longer there."""
@@ -176,16 +192,16 @@ class RunLog:
             self.damaged += not self._in_long_line
             self._in_long_line = not is_whole
             lines = lines[1:]
-        for line in lines:
-            self._add(line)
+        for first in range(0, len(lines), self.every):
+            self._add(lines[first], min(self.every, len(lines) - first))
 
-    def _add(self, line: bytes) -> None:
+    def _add(self, line: bytes, count: int) -> None:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
-            self.curves.add(row)
+            self.curves.add(row, count)
         else:
             self.damaged += 1
 
@@ -220,6 +236,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def _short(value: float) -> float:
+def _short(values: np.ndarray) -> list[float]:
     """To 7 digits, so that messages stay short."""
-    return float(f"{value:.7g}")
+    magnitude = np.floor(np.log10(np.maximum(np.abs(values), 1e-300)))
+    scale = 10.0 ** np.clip(6 - magnitude, -300, 300)
+    return (np.round(values * scale) / scale).tolist()

@@ -4,7 +4,11 @@ All sessions share one `RunLibrary`, so that a log is read once and kept in memo
 """
 
 import hashlib
+import json
+import subprocess
+import sys
 import threading
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -17,8 +21,11 @@ MAX_LOGS = 32
 MAX_NAMES = 24
 # Results that take longer to read than a page should wait: `babyai study report` can do it.
 MAX_RESULTS = 64 * 2**20
+MAX_SECONDS = 120
 # Seconds to wait while another session reads; the page asks again.
 PATIENCE = 0.05
+# How long to rest after reading a part of a large log, as a multiple of the time that it took.
+REST = 4.0
 BUSY: Message = {"type": "busy"}
 
 
@@ -37,6 +44,7 @@ class RunLibrary:
         # One session reads at a time, so that reading large files cannot keep games from being answered.
         self._reading_log = threading.Lock()
         self._reading_results = threading.Lock()
+        self._rest_until = 0.0
         self._report: tuple[str, Message] | None = None
 
     def metrics(self, run: str, names: list[str], axis: str, since: int) -> Message:
@@ -49,10 +57,19 @@ class RunLibrary:
             self._logs.move_to_end(path)
             while len(self._logs) > MAX_LOGS:
                 self._logs.popitem(last=False)
-            log.update()
+            self._update(log)
             return _describe_log(log, run, names, axis, since)
         finally:
             self._reading_log.release()
+
+    def _update(self, log: RunLog) -> None:
+        """Reads on. While catching up with large logs, rests for most of the time, in which games are answered."""
+        started = time.monotonic()
+        if log.behind and started < self._rest_until:
+            return
+        log.update()
+        now = time.monotonic()
+        self._rest_until = now + REST * (now - started)
 
     def study(self, since: str) -> Message:
         """The results of studies, if they have changed since a version of them."""
@@ -63,12 +80,8 @@ class RunLibrary:
             return BUSY
         try:
             if self._report is None or self._report[0] != version:
-                from babyai.web.study_results import describe_results
-
-                self._report = version, {"type": "study", "version": version, **describe_results(self.results)}
+                self._report = version, {"type": "study", "version": version, **_make_report(self.results)}
             return self._report[1]
-        except ModuleNotFoundError:
-            raise ValueError("the results of studies need SciPy: pip install 'babyai[agents]'") from None
         finally:
             self._reading_results.release()
 
@@ -82,6 +95,23 @@ class RunLibrary:
             raise ValueError(f"the results in {self.results} have {size:,} bytes; use `babyai study report`")
         described = repr([(name, status.st_size, status.st_mtime_ns) for name, status in statuses.items()])
         return hashlib.sha256(described.encode()).hexdigest()
+
+
+def _make_report(results: Path) -> Message:
+    """The results of studies, made by another process.
+
+    Raises:
+        ValueError: It failed.
+    """
+    command = [sys.executable, "-m", "babyai.web.study_results", str(results)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"reading the results in {results} took too long; use `babyai study report`") from None
+    except subprocess.CalledProcessError as failed:
+        reason = failed.stderr.strip().rpartition("\n")[2][:300]
+        raise ValueError(f"the results in {results} cannot be shown: {reason}") from None
+    return json.loads(done.stdout)
 
 
 class RunsSession(Session):
@@ -123,6 +153,7 @@ def _describe_log(log: RunLog, run: str, names: list[str], axis: str, since: int
         "rows": curves.rows,
         "stride": curves.stride,
         "damaged": log.damaged,
+        "sampled": log.sampled,
         "names": curves.names,
         "axis": axis,
         "series": {name: curves.series(name, axis) for name in names},

@@ -1,5 +1,12 @@
-"""The results of studies as JSON types, from the report of the studies themselves."""
+"""The results of studies as JSON, from the report of the studies themselves.
 
+A report takes seconds, with importing SciPy. So the server has it made by a process of its own, and meanwhile answers
+all other sessions: python -m babyai.web.study_results FOLDER.
+"""
+
+import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +68,18 @@ def _describe_chart(chart: Chart) -> dict[str, Any]:
         name = f"{curve.name}, seed {curve.seed}"
         curves.append({"name": name, "group": curve.name, "style": style, "x": curve.x[::step], "y": curve.y[::step]})
     return {"title": chart.title, "x_label": chart.x_label, "curves": curves}
+
+
+def main() -> None:
+    """Writes the results in a folder as JSON."""
+    if hasattr(os, "nice"):
+        # The games of the server come first.
+        os.nice(10)
+    try:
+        sys.stdout.write(json.dumps(describe_results(Path(sys.argv[1]))))
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error.name} is missing: pip install 'babyai[agents]'")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ import { Connection } from "./connection.js";
 import { Study } from "./study.js";
 
 const POLL = 2000;
-const SOON = 20;
+const SOON = 50;
 const LIST_EVERY = 3;
 // A log that grew in the last minutes belongs to a run that is training, as far as can be seen.
 const RECENT = 120;
@@ -221,6 +221,7 @@ function showStatus() {
   for (const [name, { answer, problem, read, behind }] of chosen) {
     if (problem) parts.push(problem);
     if (behind) parts.push(`reading ${titleOf(name)}: ${Math.floor((100 * read) / (read + behind))} %`);
+    if (answer?.sampled > 1) parts.push(`${titleOf(name)}: one of ${answer.sampled} rows is shown, because the log is large`);
     if (answer?.damaged) parts.push(`${titleOf(name)}: ${answer.damaged} lines could not be read`);
   }
   const text = parts.join("; ");
