@@ -70,6 +70,7 @@ def test_an_agent_acts_as_in_evaluation(session: PlaySession, agents: Path, name
         )
     assert state["outcome"] == scene.outcome
     attention = state["mind"]["attention"]
+    assert state["mind"]["map"] is None
     if name == "run-1.b":
         assert " ".join(word for word, _ in attention) == state["mission"]
         assert abs(sum(weight for _, weight in attention) - 1) < 1e-3
@@ -96,6 +97,23 @@ def test_its_memory_is_that_of_the_episode(session: PlaySession, name: str) -> N
 def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
     numbers = [[*each["probs"].values(), *each["values"]] for each in (first, second)]
     return len(numbers[0]) == len(numbers[1]) and np.allclose(*numbers, atol=1e-3)
+
+
+def test_the_map_that_an_agent_draws_is_shown(tmp_path: Path) -> None:
+    Agent.create("map", seed=0).save(tmp_path / "agents" / "map")
+    session = PlaySession(tmp_path, tmp_path / "agents")
+    tell(session, do="start", level="GoToLocal", seed=4)
+    state = tell(session, do="choose", agent="map")
+    # At the start, the map is the view, which faces up.
+    drawn = state["mind"]["map"]
+    x, y, heading = drawn["agent"]
+    assert (y, heading) == (len(drawn["grid"]) - 1, 3)
+    seen = [row[2 * (3 - x) : 2 * (3 - x) + len(drawn["grid"][0])] for row in state["view"]][-len(drawn["grid"]) :]
+    assert drawn["grid"] == seen
+    turned = tell(session, do="act", action="right")["mind"]["map"]
+    assert turned["agent"][2] == 0 and "".join(turned["grid"]).count("??") < len("".join(turned["grid"])) / 2
+    tell(session, do="choose", agent=None)
+    assert tell(session, do="act", action="left")["mind"] is None
 
 
 def test_what_an_agent_played_is_not_recorded(session: PlaySession, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,6 @@ def play(
 
     # Says what is wrong with level or seed before anything is opened, and compiles the world if need be.
     Game(level, seed)
-    _import_torch(agents)
     _serve(Folders(demos, agents, RESULTS), "", {"level": level, "seed": str(seed)}, host, port, browser)
 
 
@@ -98,9 +98,13 @@ def _serve(folders: "Folders", page: str, query: dict[str, str], host: str, port
     if access.token is not None:
         query = {**query, "token": access.token}
     address = f"http://{name}:{port}/{page}{'?' if query else ''}{urlencode(query)}"
-    console().print(f"{'playing' if not page else 'showing runs'} at {address}\nCtrl-C stops it")
+    console().print(f"{'showing runs' if page else 'playing'} at {address}\nCtrl-C stops it")
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
+    # Sessions are answered in several threads, and for a single step of an agent more of them only cost time.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if not page:
+        _import_torch(folders.runs)
     try:
         make_server(access, folders).run(sockets=[listener])
     except KeyboardInterrupt:

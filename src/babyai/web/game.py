@@ -7,29 +7,14 @@ import numpy as np
 
 from babyai.demos.record import Recorder
 from babyai.expert.expert import Expert, UnsolvableError
-from babyai.levels.layout import TEXT_OF_CELL, cell_text, grid_cells
+from babyai.levels.layout import cell_text, grid_cells
 from babyai.render.frame import visible_cells
 from babyai.render.scene import Scene, take_scene
 from babyai.render.text import describe_view
+from babyai.web.cell_text import TEXT_BY_CELL, TEXT_BY_TRIPLE, text_rows
 from babyai.web.mind import Mind
-from babyai.world.codes import MARKED, TRIPLES, Action
+from babyai.world.codes import Action
 from babyai.world.state import position_of
-
-UNSEEN_TEXT = b"??"
-
-
-def _make_texts() -> tuple[np.ndarray, np.ndarray]:
-    """The two characters of a cell in the notation of layouts, by its byte, and by its (type, color, state)."""
-    by_cell = np.full(256, UNSEEN_TEXT)
-    by_triple = np.full((16, 8, 4), UNSEEN_TEXT)
-    for cell, text in TEXT_OF_CELL.items():
-        by_cell[[cell, cell | MARKED]] = text.encode()
-        by_triple[tuple(TRIPLES[cell])] = text.encode()
-    return by_cell, by_triple
-
-
-# Tables, because the page is sent all cells at each step.
-TEXT_BY_CELL, TEXT_BY_TRIPLE = _make_texts()
 
 
 class Game:
@@ -169,17 +154,12 @@ def describe_scene(scene: Scene) -> dict[str, Any]:
         "verdict": scene.verdict,
         "reward": scene.reward,
         "agent": [x, y, int(world.agent_dir)],
-        "grid": _rows(TEXT_BY_CELL[grid_cells(world)]),
-        "visible": _rows(np.where(visible_cells(world, scene.view), b"1", b"0")),
+        "grid": text_rows(TEXT_BY_CELL[grid_cells(world)]),
+        "visible": text_rows(np.where(visible_cells(world, scene.view), b"1", b"0")),
         # From the farthest row to the agent's own.
-        "view": _rows(TEXT_BY_TRIPLE[tuple(scene.view.transpose(2, 1, 0))]),
+        "view": text_rows(TEXT_BY_TRIPLE[tuple(scene.view.transpose(2, 1, 0))]),
         "description": describe_view(scene.view),
     }
-
-
-def _rows(texts: np.ndarray) -> list[str]:
-    """An array of bytes as one string per row."""
-    return [row.tobytes().decode() for row in texts]
 
 
 def check_action(action: Any) -> int:

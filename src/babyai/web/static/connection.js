@@ -11,7 +11,7 @@ export class Connection {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     this.socket = new WebSocket(`${scheme}://${location.host}/${this.path}`);
     this.socket.addEventListener("message", (event) => this.waiting.shift()?.(JSON.parse(event.data)));
-    this.socket.addEventListener("close", (event) => this.closed(event.reason));
+    this.socket.addEventListener("close", (event) => this.closed(event));
     return new Promise((resolve) => this.socket.addEventListener("open", resolve));
   }
 
@@ -19,9 +19,9 @@ export class Connection {
     return this.socket.readyState === WebSocket.OPEN;
   }
 
-  closed(reason) {
+  closed({ reason, code }) {
     for (const resolve of this.waiting.splice(0)) resolve({ type: "closed" });
-    this.onClose(reason || "The server has stopped.");
+    this.onClose(reason || "The server has stopped.", code);
   }
 
   // The answer to a message.

@@ -1,4 +1,6 @@
-// What the chosen agent thinks: probabilities of its actions, its value estimate over time, its attention to words.
+// What the chosen agent thinks: probabilities of its actions, its value estimate over time, its attention to words, its map.
+
+import { drawWorld } from "./tiles.js";
 
 function row(name, prob) {
   const line = document.createElement("tr");
@@ -37,6 +39,12 @@ function word([text, weight]) {
   return span;
 }
 
+// What the agent has not seen yet stays black.
+function showMap(canvas, { grid, agent }) {
+  const visible = grid.map((row) => "1".repeat(row.length / 2));
+  drawWorld(canvas, { grid, agent, visible }, { letters: true, hide: false });
+}
+
 // Fills the parts of a section, which are named by their attribute `data-part`.
 export function showMind(section, mind) {
   section.hidden = !mind;
@@ -47,4 +55,6 @@ export function showMind(section, mind) {
   part("values").replaceChildren(curve(mind.values));
   part("attention-part").hidden = mind.attention.length === 0;
   part("attention").replaceChildren(...mind.attention.flatMap((each) => [word(each), " "]));
+  part("map-part").hidden = !mind.map;
+  if (mind.map) showMap(part("map"), mind.map);
 }

@@ -5,6 +5,7 @@ import { Chart, html, MARKS, tableHead, tableRow } from "./chart.js";
 import { Connection } from "./connection.js";
 import { Study } from "./study.js";
 
+const SESSION_ENDED = 1001;
 const POLL = 2000;
 const SOON = 50;
 const LIST_EVERY = 3;
@@ -32,8 +33,10 @@ let timer = null;
 let polling = false;
 let polls = 0;
 
-const connection = new Connection("runs", (reason) => {
+const connection = new Connection("runs", (reason, code) => {
   clearTimeout(timer);
+  // Sessions end after some hours, but training may take days. The address says what is shown.
+  if (code === SESSION_ENDED) return location.reload();
   element("message").textContent = `${reason} Start it again and reload this page.`;
   element("message").hidden = false;
 });
