@@ -111,8 +111,11 @@ def test_what_is_shown_is_chosen_and_in_the_address(page: Page) -> None:
     assert chart(page, "loss").locator("polyline.line").first.get_attribute("points") != linear
     page.tab.fill("#smooth", "0.9")
     sync_api.expect(page.tab.locator("polyline.raw")).to_have_count(4)
+    assert "30K" in chart(page, "loss").locator("svg").text_content()
     page.tab.select_option("#axis", "row")
     page.tab.wait_for_url("**x=row*")
+    sync_api.expect(chart(page, "loss").locator("svg")).not_to_contain_text("30K")
+    sync_api.expect(page.tab.locator("polyline.raw")).to_have_count(4)
     address = page.tab.url
     assert re.search(r"run=imitation.*run=group.*metric=loss&metric=success.*smooth=0.9&log=1", address)
     page.tab.goto("about:blank")

@@ -87,6 +87,7 @@ function show(next) {
   element("turn").hidden = !pair.person;
   element("hint").textContent = pair.person
     ? "Each of your actions is one step for both." : "Both take a step at the same time.";
+  element("hint").hidden = pair.over;
   element("playing").disabled = element("step").disabled = pair.person || pair.over;
   element("summary").textContent = pair.over ? `${sides.map((side) => side.ending()).join("; ")}.` : "";
   document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);

@@ -142,6 +142,11 @@ function changed() {
   poll();
 }
 
+function changeAxis() {
+  remember();
+  poll();
+}
+
 function remember() {
   const query = new URLSearchParams([...chosen.keys()].map((name) => ["run", name]));
   for (const name of metrics ?? []) query.append("metric", name);
@@ -175,7 +180,8 @@ function curvesOf(metric) {
   const factor = isPercent(metric) ? 100 : 1;
   const scaled = (values) => (factor === 1 ? values : values?.map((value) => factor * value));
   return [...chosen].map(([name, { style, answer }]) => {
-    const series = answer?.series[metric];
+    // One that is over another axis is about to be replaced.
+    const series = answer?.axis === element("axis").value ? answer.series[metric] : undefined;
     return {
       name: titleOf(name), style, x: series?.x ?? [], y: scaled(series?.y) ?? [], low: scaled(series?.low), high: scaled(series?.high),
     };
@@ -260,12 +266,14 @@ async function poll() {
   for (const [name, each] of [...chosen]) soon = (await updateRun(name, each)) || soon;
   const before = element("axis").value;
   showAxes();
-  if ([...chosen.values()].some((each) => each.isNew)) show();
+  // The first answer says which axes there are; the curves over the one that is chosen then come with the next.
+  const isAxisNew = element("axis").value !== before;
+  if (!isAxisNew && [...chosen.values()].some((each) => each.isNew)) show();
   else showStatus();
   if (element("studies").open) soon = (await study.update()) || soon;
   polls += 1;
   if (polls % LIST_EVERY === 0) await listRuns();
-  const again = polling === "again" || element("axis").value !== before;
+  const again = polling === "again" || isAxisNew;
   polling = false;
   if (again) return poll();
   if (connection.isOpen && (soon || isLive())) timer = setTimeout(poll, soon ? SOON : POLL);
@@ -283,7 +291,7 @@ function toggleLive() {
 async function begin() {
   element("filter").addEventListener("input", showRuns);
   element("live").addEventListener("click", toggleLive);
-  element("axis").addEventListener("change", changed);
+  element("axis").addEventListener("change", changeAxis);
   element("smooth").addEventListener("input", () => {
     element("smooth-value").value = element("smooth").value;
     remember();
