@@ -20,6 +20,8 @@ BROWSER_MARKS = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (Debian, Ubuntu: apt install chromium)"),
 ]
 sync_api = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+# Machines may be busy with other tests.
+sync_api.expect.set_options(timeout=60_000)
 LEVEL = "GoToRedBallGrey"
 NAMES = {"left": "ArrowLeft", "right": "ArrowRight", "up": "ArrowUp", " ": "Space", "\r": "Enter"}
 PRESS = {action: NAMES.get(key, key) for key, action in reversed(KEYS.items())}
@@ -72,7 +74,7 @@ class Page:
         return self.tab.inner_text(selector)
 
     def wait(self, selector: str, words: str) -> None:
-        sync_api.expect(self.tab.locator(selector)).to_contain_text(words, timeout=60_000)
+        sync_api.expect(self.tab.locator(selector)).to_contain_text(words)
 
     def pixels(self, canvas: str = "#grid") -> str:
         return self.tab.evaluate("selector => document.querySelector(selector).toDataURL()", canvas)

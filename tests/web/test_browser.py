@@ -151,7 +151,7 @@ def test_a_checkpoint_is_watched(browser: Any, tmp_path: Path) -> None:
         page.press("s")
         assert page.text("#action") == likely and page.tab.get_attribute("#values polyline", "points").count(",") == 2
         page.tab.keyboard.press("e")
-        sync_api.expect(page.tab.locator("#verdict")).to_be_visible(timeout=60_000)
+        sync_api.expect(page.tab.locator("#verdict")).to_be_visible()
         page.tab.close()
         assert page.complaints == []
 

@@ -88,7 +88,7 @@ def test_rows_appear_while_a_run_is_written(page: Page, root: Path) -> None:
         (folder / "metrics.jsonl").write_text("")
         append_rows(folder, 1, 3)
         # By itself, after two seconds.
-        sync_api.expect(page.tab.locator("#last td").first).to_have_text("3", timeout=15_000)
+        sync_api.expect(page.tab.locator("#last td").first).to_have_text("3")
         assert len(line.get_attribute("points").split()) == 3
     finally:
         for path in folder.iterdir():

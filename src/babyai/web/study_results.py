@@ -74,7 +74,7 @@ def main() -> None:
     """Writes the results in a folder as JSON."""
     if hasattr(os, "nice"):
         # The games of the server come first.
-        os.nice(10)
+        os.nice(5)
     try:
         sys.stdout.write(json.dumps(describe_results(Path(sys.argv[1]))))
     except ModuleNotFoundError as error:
