@@ -21,6 +21,7 @@ import numpy as np
 PART_BYTES = 2**17
 MAX_READ = 2**21
 FULL_BYTES = 2**23
+PARTS_PER_VERSION = 16
 MAX_POINTS = 1024
 MAX_METRICS = 128
 MAX_DEPTH = 4
@@ -127,7 +128,7 @@ class RunLog:
         behind: Bytes that the last update did not get to.
         every: Every how many rows one is parsed.
         sampled: The largest such number so far.
-        version: Changes whenever the curves do.
+        version: Changes when the curves do; less often while `behind`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -142,6 +143,7 @@ class RunLog:
         self.behind = 0
         self.every = 1
         self.sampled = 1
+        self._parts = 0
         self._tail = b""
         self._in_long_line = False
 
@@ -172,7 +174,10 @@ class RunLog:
         end = data.rfind(b"\n") + 1
         if end or len(data) == wanted:
             self._take(data[:end] if end else data, is_whole=bool(end))
-            self.version = next(_versions)
+            self._parts += 1
+            # While catching up, pages need not draw each part.
+            if not self.behind or self._parts % PARTS_PER_VERSION == 1:
+                self.version = next(_versions)
         if not self.behind:
             self.every = 1
 
