@@ -74,6 +74,7 @@ def test_a_person_and_the_expert(page: Page) -> None:
     assert part(page, 1, "who").input_value() == "expert"
 
 
+@pytest.mark.long
 def test_a_mission_of_your_own_comes_from_the_page_to_play(page: Page) -> None:
     page.open(f"level={LEVEL}&seed=0&mission=pick up a grey key")
     page.wait("#mission", "pick up a grey key")
@@ -84,6 +85,7 @@ def test_a_mission_of_your_own_comes_from_the_page_to_play(page: Page) -> None:
     page.wait("#mission", "pick up a grey key")
 
 
+@pytest.mark.long
 def test_a_wrong_link_is_explained(page: Page) -> None:
     page.open("level=GoToLocl&seed=0&left=expert&right=person", "compare")
     page.wait("#message", "did you mean 'GoToLocal'")
@@ -91,7 +93,7 @@ def test_a_wrong_link_is_explained(page: Page) -> None:
     page.wait("#message", "no agent:nobody")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), pytest.param(1280, "dark", marks=pytest.mark.long)])
 def test_every_screen_is_readable(browser: Any, server: Running, width: int, scheme: str) -> None:
     page = Page(browser, server, width, scheme)
     page.open("level=GoToObjS4&seed=4", "compare")
@@ -105,6 +107,7 @@ def test_every_screen_is_readable(browser: Any, server: Running, width: int, sch
     assert page.complaints == []
 
 
+@pytest.mark.long
 def test_everything_can_be_reached_with_tab(page: Page) -> None:
     page.open(f"level={LEVEL}&seed=0&left=person&right=expert", "compare")
     reached = set()

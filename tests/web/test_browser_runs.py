@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from babyai.web import runs_session
+from babyai.web.study_results import describe_results
 from tests.web.page import BROWSER_MARKS, Page, sync_api
 from tests.web.running import Running, running
 from tests.web.test_runs_session import write_run
@@ -39,7 +41,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Running]:
-    with running(root.parent / "demos", agents=root) as server:
+    # In this process, which has imported everything already; test_runs_session.py has it made by another.
+    with pytest.MonkeyPatch.context() as patch, running(root.parent / "demos", agents=root) as server:
+        patch.setattr(runs_session, "_make_report", describe_results)
         yield server
 
 
@@ -163,6 +167,7 @@ def test_results_of_studies_are_shown(page: Page) -> None:
     assert "studies=1" in page.tab.url
 
 
+@pytest.mark.long
 def test_an_empty_folder_and_a_stopped_server_are_explained(browser: Any, tmp_path: Path) -> None:
     with running(tmp_path, results=tmp_path / "none") as server:
         page = Page(browser, server)
@@ -174,7 +179,7 @@ def test_an_empty_folder_and_a_stopped_server_are_explained(browser: Any, tmp_pa
     assert page.complaints == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), pytest.param(1280, "light", marks=pytest.mark.long)])
 def test_every_screen_is_readable(browser: Any, server: Running, width: int, scheme: str) -> None:
     page = Page(browser, server, width, scheme)
     open_runs(page, "studies=1")
@@ -189,6 +194,7 @@ def test_every_screen_is_readable(browser: Any, server: Running, width: int, sch
     assert page.complaints == []
 
 
+@pytest.mark.long
 def test_everything_can_be_reached_with_tab(page: Page) -> None:
     open_runs(page)
     reached = set()

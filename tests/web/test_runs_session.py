@@ -245,9 +245,11 @@ def test_runs_are_shown_without_torch_and_scipy(root: Path) -> None:
     assert done.returncode == 1 and "pip install 'babyai[agents]'" in done.stderr, done.stderr
 
 
-def test_a_report_that_fails_is_explained(tmp_path: Path) -> None:
+def test_a_report_that_fails_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last line says what is wrong; the server goes on."""
-    (tmp_path / "imitation.jsonl").write_text('{"version": 1, "cell": 3}\n')
-    (tmp_path / "slices.json").write_text("{")
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho Traceback >&2\necho it is broken >&2\nexit 1\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
     answer = tell(RunsSession(RunLibrary(tmp_path, tmp_path)), do="study")
-    assert answer["type"] == "error" and "cannot be shown" in answer["message"] and "Traceback" not in answer["message"]
+    assert answer["type"] == "error" and answer["message"].endswith("cannot be shown: it is broken")
