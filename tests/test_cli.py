@@ -40,7 +40,8 @@ def test_the_version_is_that_of_the_package(
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["levels", "--help"], ["evaluate", "--help"], ["play", "--help"]]
+    "words",
+    [["--help"], ["--version"], ["levels", "--help"], ["evaluate", "--help"], ["play", "--help"], ["runs", "--help"]],
 )
 def test_help_and_version_need_neither_torch_nor_the_compiler(words: list[str]) -> None:
     script = (
@@ -58,7 +59,19 @@ def test_help_lists_all_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         run(monkeypatch, "--help")
     assert stopped.value.code == 0
     output = capsys.readouterr().out
-    for command in ("levels", "show", "play", "watch", "quickstart", "evaluate", "resume", "demos", "train", "study"):
+    for command in (
+        "levels",
+        "show",
+        "play",
+        "watch",
+        "runs",
+        "quickstart",
+        "evaluate",
+        "resume",
+        "demos",
+        "train",
+        "study",
+    ):
         assert command in output
 
 

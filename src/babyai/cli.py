@@ -14,7 +14,7 @@ from babyai.evaluation.commands import evaluate
 from babyai.evaluation.watch import watch
 from babyai.studies import commands as studies
 from babyai.training import commands as training
-from babyai.web.commands import play
+from babyai.web.commands import play, runs
 
 DESCRIPTION = "BabyAI 1.1: grounded language learning in a gridworld. Also: --version."
 
@@ -99,7 +99,7 @@ def quickstart() -> None:
 def make_app() -> tyro.extras.SubcommandApp:
     """All commands."""
     app = tyro.extras.SubcommandApp()
-    for command in (levels, show, play, watch, quickstart, evaluate, training.resume):
+    for command in (levels, show, play, watch, runs, quickstart, evaluate, training.resume):
         app.command(name=command.__name__)(command)
     app.command(name="compile")(compile_kernels)
     app.command(demos.make_app(), name="demos", help="Collect, show, verify, merge, export and record demonstrations.")

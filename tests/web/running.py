@@ -13,7 +13,9 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 from babyai.web.access import Access, make_access
-from babyai.web.server import make_server
+from babyai.web.server import Folders, make_server
+
+RESULTS = Path(__file__).parents[2] / "results" / "studies"
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,25 @@ class Running:
         """The address of the page."""
         return f"http://127.0.0.1:{self.port}/"
 
-    def connect(self, **options: Any) -> ClientConnection:
+    def connect(self, page: str = "play", **options: Any) -> ClientConnection:
         """A new session."""
-        return connect(f"ws://127.0.0.1:{self.port}/play", open_timeout=30, **options)
+        return connect(f"ws://127.0.0.1:{self.port}/{page}", open_timeout=30, **options)
 
 
 @contextmanager
-def running(folder: Path, host: str = "127.0.0.1", agents: Path | None = None, **limits: Any) -> Iterator[Running]:
+def running(
+    folder: Path,
+    host: str = "127.0.0.1",
+    agents: Path | None = None,
+    results: Path = RESULTS,
+    **limits: Any,
+) -> Iterator[Running]:
     """A server that runs within."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     access = make_access(host, port)
-    server = make_server(access, folder, agents or folder, **limits)
+    server = make_server(access, Folders(folder, agents or folder, results), **limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     deadline = time.monotonic() + 30

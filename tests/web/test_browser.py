@@ -1,8 +1,6 @@
-"""The page in a real Chromium. Skipped where none is installed; BABYAI_CHROMIUM names another one."""
+"""The page to play in a real Chromium."""
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,82 +8,20 @@ from typing import Any
 import pytest
 
 from babyai.agents.agent import Agent
-from babyai.demos.record import KEYS
 from babyai.demos.store import DemoFile
 from babyai.demos.verify import verify
 from babyai.world.codes import Action
+from tests.web.page import BROWSER_MARKS, LEVEL, Page, sync_api
 from tests.web.running import Running, running
 from tests.web.test_session import solution
 
-NAMES_OF_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = os.environ.get("BABYAI_CHROMIUM") or next(filter(None, map(shutil.which, NAMES_OF_CHROMIUM)), None)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.compiled,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (Debian, Ubuntu: apt install chromium)"),
-]
-sync_api = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
-LEVEL = "GoToRedBallGrey"
-NAMES = {"left": "ArrowLeft", "right": "ArrowRight", "up": "ArrowUp", " ": "Space", "\r": "Enter"}
-PRESS = {action: NAMES.get(key, key) for key, action in reversed(KEYS.items())}
+pytestmark = BROWSER_MARKS
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("web") / "demos") as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        # Containers often run as root, where Chromium's sandbox does not work.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Page:
-    """A tab, and what its console says."""
-
-    def __init__(self, browser: Any, server: Running, width: int = 1280, scheme: str = "light") -> None:
-        self.tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.tab.set_default_timeout(60_000)
-        self.server = server
-        self.complaints: list[str] = []
-        self.tab.on("console", lambda said: self.complaints.append(said.text))
-        self.tab.on("pageerror", lambda problem: self.complaints.append(str(problem)))
-
-    def open(self, query: str) -> None:
-        self.tab.goto(f"{self.server.address}?{query}")
-        self.tab.wait_for_selector("body[data-ready]")
-
-    def press(self, *keys: str) -> None:
-        """Presses keys, each after the answer to the one before was drawn."""
-        for key in keys:
-            drawn = self.tab.get_attribute("body", "data-ready")
-            self.tab.keyboard.press(key)
-            sync_api.expect(self.tab.locator("body")).not_to_have_attribute("data-ready", drawn)
-
-    def solve(self, seed: int) -> None:
-        self.press(*(PRESS[Action(action)] for action in solution(LEVEL, seed)))
-
-    def text(self, selector: str) -> str:
-        return self.tab.inner_text(selector)
-
-    def wait(self, selector: str, words: str) -> None:
-        sync_api.expect(self.tab.locator(selector)).to_contain_text(words, timeout=60_000)
-
-    def pixels(self, canvas: str = "#grid") -> str:
-        return self.tab.evaluate("selector => document.querySelector(selector).toDataURL()", canvas)
-
-
-@pytest.fixture
-def page(browser: Any, server: Running) -> Iterator[Page]:
-    page = Page(browser, server)
-    yield page
-    page.tab.close()
-    assert page.complaints == []
 
 
 def test_a_mission_is_played_to_success_by_keyboard(page: Page) -> None:
@@ -215,7 +151,7 @@ def test_a_checkpoint_is_watched(browser: Any, tmp_path: Path) -> None:
         page.press("s")
         assert page.text("#action") == likely and page.tab.get_attribute("#values polyline", "points").count(",") == 2
         page.tab.keyboard.press("e")
-        sync_api.expect(page.tab.locator("#verdict")).to_be_visible(timeout=60_000)
+        sync_api.expect(page.tab.locator("#verdict")).to_be_visible()
         page.tab.close()
         assert page.complaints == []
 
@@ -256,24 +192,6 @@ def test_a_wrong_file_name_is_explained(page: Page, server: Running) -> None:
 
 # ---------------------------------------------------------------- for everybody
 
-CONTRAST = """
-() => [...document.querySelectorAll("h1, h2, p, dt, dd, label, button, #verdict")]
-  .filter((each) => each.offsetParent && !each.disabled && each.textContent.trim())
-  .map((each) => {
-    const light = (color) => {
-      const [r, g, b] = color.match(/[\\d.]+/g).map((part) => part / 255)
-        .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    let under = each;
-    while (/rgba\\(.*, 0\\)|transparent/.test(getComputedStyle(under).backgroundColor)) under = under.parentElement;
-    const text = light(getComputedStyle(each).color);
-    const background = light(getComputedStyle(under).backgroundColor);
-    const ratio = (Math.max(text, background) + 0.05) / (Math.min(text, background) + 0.05);
-    return [ratio, each.outerHTML.slice(0, 60)];
-  })
-"""
-
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
@@ -281,9 +199,7 @@ def test_every_screen_is_readable(browser: Any, server: Running, width: int, sch
     page = Page(browser, server, width, scheme)
     page.open(f"level={LEVEL}&seed=0")
     page.solve(0)
-    assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
-    # WCAG AA.
-    assert [each for each in page.tab.evaluate(CONTRAST) if each[0] < 4.5] == []
+    page.check_readable()
     for selector in ("#grid", "#view", "[data-action=forward]", "#own"):
         box = page.tab.locator(selector).bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["height"] >= 24

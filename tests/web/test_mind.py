@@ -12,12 +12,12 @@ import pytest
 from babyai.agents.agent import Agent
 from babyai.evaluation.players import AgentPlayer
 from babyai.evaluation.watch import play_scenes
-from babyai.web.session import Session
+from babyai.web.play_session import PlaySession
 
 LEVEL = "GoToObjS4"
 
 
-def tell(session: Session, **message: Any) -> dict[str, Any]:
+def tell(session: PlaySession, **message: Any) -> dict[str, Any]:
     return session.answer(json.dumps(message))
 
 
@@ -33,22 +33,22 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def session(agents: Path, tmp_path: Path) -> Session:
-    session = Session(tmp_path, agents)
+def session(agents: Path, tmp_path: Path) -> PlaySession:
+    session = PlaySession(tmp_path, agents)
     tell(session, do="start", level=LEVEL, seed=4)
     return session
 
 
-def test_agents_and_runs_are_listed(session: Session, tmp_path: Path) -> None:
+def test_agents_and_runs_are_listed(session: PlaySession, tmp_path: Path) -> None:
     assert tell(session, do="agents")["names"] == ["pixels", "run-1.b", "small"]
-    assert tell(Session(tmp_path, tmp_path / "nothing"), do="agents")["names"] == []
+    assert tell(PlaySession(tmp_path, tmp_path / "nothing"), do="agents")["names"] == []
 
 
 def test_listing_agents_needs_no_torch(agents: Path) -> None:
     script = (
         "import sys; sys.modules['torch'] = None\n"
-        "from pathlib import Path; from babyai.web.session import Session\n"
-        f"session = Session(Path('demos'), Path({str(agents)!r}))\n"
+        "from pathlib import Path; from babyai.web.play_session import PlaySession\n"
+        f"session = PlaySession(Path('demos'), Path({str(agents)!r}))\n"
         "assert len(session.answer('{\"do\": \"agents\"}')['names']) == 3\n"
         'session.answer(\'{"do": "start", "level": "GoToObjS4", "seed": 0}\')\n'
         'print(session.answer(\'{"do": "choose", "agent": "small"}\')[\'message\'])\n'
@@ -58,7 +58,7 @@ def test_listing_agents_needs_no_torch(agents: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["small", "run-1.b", "pixels"])
-def test_an_agent_acts_as_in_evaluation(session: Session, agents: Path, name: str) -> None:
+def test_an_agent_acts_as_in_evaluation(session: PlaySession, agents: Path, name: str) -> None:
     state = tell(session, do="choose", agent=name)
     player = AgentPlayer(Agent.load(agents / name, device="cpu").model)
     for scene in list(play_scenes(player, LEVEL, 4))[1:]:
@@ -70,6 +70,7 @@ def test_an_agent_acts_as_in_evaluation(session: Session, agents: Path, name: st
         )
     assert state["outcome"] == scene.outcome
     attention = state["mind"]["attention"]
+    assert state["mind"]["map"] is None
     if name == "run-1.b":
         assert " ".join(word for word, _ in attention) == state["mission"]
         assert abs(sum(weight for _, weight in attention) - 1) < 1e-3
@@ -78,7 +79,7 @@ def test_an_agent_acts_as_in_evaluation(session: Session, agents: Path, name: st
 
 
 @pytest.mark.parametrize("name", ["small", "run-1.b"])
-def test_its_memory_is_that_of_the_episode(session: Session, name: str) -> None:
+def test_its_memory_is_that_of_the_episode(session: PlaySession, name: str) -> None:
     tell(session, do="choose", agent=name)
     thoughts = [tell(session, do="act", action=action)["mind"] for action in (0, 2, 1, 1)]
     # After an undo and another choice, the memory is rebuilt.
@@ -98,7 +99,24 @@ def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
     return len(numbers[0]) == len(numbers[1]) and np.allclose(*numbers, atol=1e-3)
 
 
-def test_what_an_agent_played_is_not_recorded(session: Session, tmp_path: Path) -> None:
+def test_the_map_that_an_agent_draws_is_shown(tmp_path: Path) -> None:
+    Agent.create("map", seed=0).save(tmp_path / "agents" / "map")
+    session = PlaySession(tmp_path, tmp_path / "agents")
+    tell(session, do="start", level="GoToLocal", seed=4)
+    state = tell(session, do="choose", agent="map")
+    # At the start, the map is the view, which faces up.
+    drawn = state["mind"]["map"]
+    x, y, heading = drawn["agent"]
+    assert (y, heading) == (len(drawn["grid"]) - 1, 3)
+    seen = [row[2 * (3 - x) : 2 * (3 - x) + len(drawn["grid"][0])] for row in state["view"]][-len(drawn["grid"]) :]
+    assert drawn["grid"] == seen
+    turned = tell(session, do="act", action="right")["mind"]["map"]
+    assert turned["agent"][2] == 0 and "".join(turned["grid"]).count("??") < len("".join(turned["grid"])) / 2
+    tell(session, do="choose", agent=None)
+    assert tell(session, do="act", action="left")["mind"] is None
+
+
+def test_what_an_agent_played_is_not_recorded(session: PlaySession, tmp_path: Path) -> None:
     tell(session, do="record", file="mine")
     tell(session, do="choose", agent="small")
     tell(session, do="agent")
@@ -110,7 +128,7 @@ def test_what_an_agent_played_is_not_recorded(session: Session, tmp_path: Path) 
 @pytest.mark.parametrize(
     "name", ["../outside", "..", ".", "", "/etc", "small/../../outside", "linked", "empty", "nobody", 3, ["small"]]
 )
-def test_names_cannot_leave_the_folder(session: Session, agents: Path, name: Any) -> None:
+def test_names_cannot_leave_the_folder(session: PlaySession, agents: Path, name: Any) -> None:
     if not (agents / "linked").exists():
         (agents / "linked").symlink_to(agents.parent / "outside")
     assert tell(session, do="choose", agent=name)["type"] == "error"
@@ -119,7 +137,7 @@ def test_names_cannot_leave_the_folder(session: Session, agents: Path, name: Any
     (agents / "linked").unlink()
 
 
-def test_code_that_a_checkpoint_names_is_not_run(session: Session, agents: Path) -> None:
+def test_code_that_a_checkpoint_names_is_not_run(session: PlaySession, agents: Path) -> None:
     Agent.create("tests.agents.own_policies:Memoryless").save(agents / "custom")
     try:
         answer = tell(session, do="choose", agent="custom")

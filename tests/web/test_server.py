@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tyro
@@ -23,6 +24,7 @@ from babyai.web import commands
 from babyai.web.server import STATIC
 from babyai.web.session import BURST, MAX_MESSAGE, RATE
 from tests.web.running import Running, ask, running
+from tests.web.test_runs_session import write_run
 
 
 @pytest.fixture(scope="module")
@@ -201,40 +203,83 @@ def test_mistakes_are_explained() -> None:
             tyro.cli(commands.play, args=["--port", str(port), "--no-browser"])
 
 
-@pytest.mark.long
-@pytest.mark.compiled
-def test_fifty_sessions_at_once_are_answered_without_a_stutter(tmp_path: Path) -> None:
-    """The server has a process of its own, as it does for its users."""
-    command = [sys.executable, "-m", "babyai.cli", "play", "--no-browser", "--port", "0", "--demos", str(tmp_path)]
+@contextlib.contextmanager
+def own_process(*words: str) -> Iterator[str]:
+    """The address of a server in a process of its own, as it is for its users; without the scheme."""
+    command = [sys.executable, "-m", "babyai.cli", *words, "--no-browser", "--port", "0"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         try:
             assert server.stdout is not None
-            port = re.findall(r":(\d+)/", server.stdout.readline())[0]
-            times = sorted(asyncio.run(play_together(f"ws://127.0.0.1:{port}/play", 50, 50)))
+            yield re.findall(r"http://([\d.:]+)/", server.stdout.readline())[0]
         finally:
             server.terminate()
+
+
+def test_the_command_for_runs_opens_their_page(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "mine", 3)
+    with own_process("runs", str(tmp_path / "runs")) as address:
+        port = int(address.rpartition(":")[2])
+        running_there = Running(port, accesses.make_access("127.0.0.1", port), tmp_path)
+        assert b"runs.js" in get(running_there, "/runs")[2]
+        with running_there.connect("runs") as client:
+            assert [run["name"] for run in ask(client, do="runs")["runs"]] == ["mine"]
+            assert ask(client, do="metrics", run="mine", names=["loss"])["rows"] == 3
+    with pytest.raises(ValueError, match="nothing"):
+        tyro.cli(commands.runs, args=[str(tmp_path / "nothing"), "--no-browser"])
+
+
+# What the sessions of each page do: their first message, and the one whose answers are timed.
+PLAYING = ("play", {"do": "start", "level": "BossLevel"}, {"do": "expert"})
+COMPARING = ("compare", {"do": "start", "level": "BossLevel", "players": ["expert", "expert"]}, {"do": "step"})
+WATCHING = ("runs", {"do": "runs"}, {"do": "metrics", "run": "large", "names": ["loss", "success"]})
+
+
+@pytest.mark.long
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("players", "pairs", "watchers"), [(50, 0, 0), (30, 10, 10)], ids=["all play", "all pages, and a large log"]
+)
+def test_fifty_sessions_at_once_are_answered_without_a_stutter(
+    tmp_path: Path, players: int, pairs: int, watchers: int
+) -> None:
+    path = write_run(tmp_path / "large", 2000) / "metrics.jsonl"
+    if watchers:
+        path.write_bytes(path.read_bytes() * 2000)
+    pages = [PLAYING] * players + [COMPARING] * pairs + [WATCHING] * watchers
+    with own_process("play", "--demos", str(tmp_path / "demos"), "--agents", str(tmp_path)) as address:
+        times = sorted(asyncio.run(use_together(f"ws://{address}", pages, 50)))
     print(f"{len(times)} answers: median {1e3 * times[len(times) // 2]:.1f} ms, worst {1e3 * times[-1]:.1f} ms")
     assert times[-1] < 0.2, times[-10:]
 
 
-async def play_together(address: str, sessions: int, steps: int) -> list[float]:
-    """The time of each answer, while all sessions let the expert take 10 steps per second."""
+async def use_together(
+    address: str, pages: list[tuple[str, dict[str, Any], dict[str, Any]]], steps: int
+) -> list[float]:
+    """The time of each answer, while all sessions send 10 messages per second."""
 
-    async def play(number: int) -> list[float]:
+    async def use(number: int) -> list[float]:
         times = []
-        async with websockets.asyncio.client.connect(address, open_timeout=60) as client:
-            await client.send(json.dumps({"do": "start", "level": "BossLevel", "seed": number}))
+        page, first, message = pages[number]
+        version: dict[str, Any] = {}
+        seed = {"seed": number} if first["do"] == "start" else {}
+        async with websockets.asyncio.client.connect(f"{address}/{page}", open_timeout=60, max_size=2**24) as client:
+            await client.send(json.dumps(first | seed))
             await client.recv()
             await together.wait()
+            # Not all at the same moment.
+            await asyncio.sleep(0.1 * number / len(pages))
             for step in range(steps):
                 await asyncio.sleep(0.1)
                 started = time.perf_counter()
-                await client.send(json.dumps({"do": "expert"}))
-                assert json.loads(await client.recv())["type"] == "state"
-                # The first step loads the expert.
+                await client.send(json.dumps(message | version))
+                answer = json.loads(await client.recv())
+                assert answer["type"] != "error"
+                # As the page of runs, which asks for what is new.
+                version = {"since": answer["version"]} if "version" in answer else version
+                # The first steps load the expert.
                 times += [time.perf_counter() - started] if step >= 10 else []
         return times
 
-    together = asyncio.Barrier(sessions)
-    return [each for session in await asyncio.gather(*map(play, range(sessions))) for each in session]
+    together = asyncio.Barrier(len(pages))
+    return [each for session in await asyncio.gather(*map(use, range(len(pages)))) for each in session]

@@ -14,13 +14,14 @@ from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
 from babyai.levels.layout import parse_layout
 from babyai.web.game import Game
-from babyai.web.session import BURST, RATE, RateLimit, Session
+from babyai.web.play_session import PlaySession
+from babyai.web.session import BURST, RATE, RateLimit
 from babyai.world.codes import Action
 
 LEVEL = "GoToRedBallGrey"
 
 
-def tell(session: Session, **message: Any) -> dict[str, Any]:
+def tell(session: PlaySession, **message: Any) -> dict[str, Any]:
     return session.answer(json.dumps(message))
 
 
@@ -32,13 +33,13 @@ def solution(level: str, seed: int) -> list[int]:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
-    session = Session(tmp_path / "demos", tmp_path / "agents")
+def session(tmp_path: Path) -> PlaySession:
+    session = PlaySession(tmp_path / "demos", tmp_path / "agents")
     assert tell(session, do="start", level=LEVEL, seed=0)["type"] == "state"
     return session
 
 
-def test_the_state_shows_the_world(session: Session) -> None:
+def test_the_state_shows_the_world(session: PlaySession) -> None:
     state = tell(session, do="start", level="UnlockPickup", seed=0)
     json.dumps(state)
     world = session._playing.recorder.engine.worlds[0]
@@ -56,7 +57,7 @@ def test_the_state_shows_the_world(session: Session) -> None:
     )
 
 
-def test_playing_to_success_and_undo(session: Session) -> None:
+def test_playing_to_success_and_undo(session: PlaySession) -> None:
     states = [tell(session, do="act", action=action) for action in solution(LEVEL, 0)]
     assert states[-1]["outcome"] == "success" and states[-1]["reward"] > 0 and states[0]["outcome"] == "playing"
     assert tell(session, do="act", action="forward") == states[-1]
@@ -66,7 +67,7 @@ def test_playing_to_success_and_undo(session: Session) -> None:
     assert tell(session, do="undo") == {"type": "error", "message": "there is nothing to undo"}
 
 
-def test_missions_of_your_own(session: Session) -> None:
+def test_missions_of_your_own(session: PlaySession) -> None:
     tell(session, do="act", action="left")
     state = tell(session, do="instruct", mission="Pick up a grey key")
     assert state["mission"] == "pick up a grey key" and state["own_mission"] and not state["can_undo"]
@@ -97,7 +98,7 @@ def test_the_expert_continues_after_anything(level: str) -> None:
     assert game.success
 
 
-def test_the_plan_of_the_expert_is_shown(session: Session) -> None:
+def test_the_plan_of_the_expert_is_shown(session: PlaySession) -> None:
     assert tell(session, do="start", level="UnlockPickup", seed=0)["plan"] == []
     plan = tell(session, do="expert")["plan"]
     assert plan[0].startswith("go to ") and "the purple box" in " ".join(plan)
@@ -107,7 +108,7 @@ def test_the_plan_of_the_expert_is_shown(session: Session) -> None:
 # ---------------------------------------------------------------- demonstrations
 
 
-def test_successes_are_recorded_and_can_be_replayed(session: Session, tmp_path: Path) -> None:
+def test_successes_are_recorded_and_can_be_replayed(session: PlaySession, tmp_path: Path) -> None:
     path = tmp_path / "demos" / "mine.parquet"
     assert tell(session, do="demos", file="mine")["rows"] == []
     assert tell(session, do="record", file="mine", person="Ada") == {"type": "recording", "file": str(path)}
@@ -130,7 +131,7 @@ def test_successes_are_recorded_and_can_be_replayed(session: Session, tmp_path: 
     assert tell(session, do="replay", file="mine", row=2)["type"] == "error"
 
 
-def test_what_a_person_did_not_play_is_not_recorded(session: Session, tmp_path: Path) -> None:
+def test_what_a_person_did_not_play_is_not_recorded(session: PlaySession, tmp_path: Path) -> None:
     tell(session, do="record", file="mine")
     while (state := tell(session, do="expert"))["outcome"] == "playing":
         pass
@@ -149,20 +150,20 @@ def test_what_a_person_did_not_play_is_not_recorded(session: Session, tmp_path: 
 @pytest.mark.parametrize(
     "name", ["", "../mine", "/etc/passwd", "a/b", "a\\b", ".hidden", "a" * 65, "mine.parquet", "ä", 3, "a\n"]
 )
-def test_file_names_cannot_leave_the_folder(session: Session, tmp_path: Path, name: Any) -> None:
+def test_file_names_cannot_leave_the_folder(session: PlaySession, tmp_path: Path, name: Any) -> None:
     for message in ({"do": "record"}, {"do": "demos"}, {"do": "replay", "row": 0}):
         answer = tell(session, file=name, **message)
         assert answer["type"] == "error" and "file name" in answer["message"]
     assert not (tmp_path / "demos").exists()
 
 
-def test_links_out_of_the_folder_are_refused(session: Session, tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_refused(session: PlaySession, tmp_path: Path) -> None:
     (tmp_path / "demos").mkdir()
     (tmp_path / "demos" / "mine.parquet").symlink_to(tmp_path / "elsewhere.parquet")
     assert "symbolic link" in tell(session, do="record", file="mine")["message"]
 
 
-def test_a_damaged_file_is_reported_and_kept(session: Session, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_kept(session: PlaySession, tmp_path: Path) -> None:
     path = tmp_path / "demos" / "mine.parquet"
     tell(session, do="record", file="mine")
     path.write_bytes(b"PAR1 not really")
@@ -194,7 +195,7 @@ def test_a_damaged_file_is_reported_and_kept(session: Session, tmp_path: Path) -
         json.dumps({"do": "complete", "text": None}),
     ],
 )
-def test_wrong_messages_are_refused_without_harm(session: Session, text: str) -> None:
+def test_wrong_messages_are_refused_without_harm(session: PlaySession, text: str) -> None:
     before = session._playing.state()
     assert session.answer(text)["type"] == "error"
     assert session._playing.state() == before
@@ -215,7 +216,7 @@ def test_wrong_messages_are_refused_without_harm(session: Session, text: str) ->
     ),
 )
 def test_any_json_is_answered(content: Any, name: str) -> None:
-    session = Session(Path("/nonexistent/folder"), Path("/nonexistent/agents"))
+    session = PlaySession(Path("/nonexistent/folder"), Path("/nonexistent/agents"))
     if isinstance(content, dict):
         content = {**content, "do": name}
     assert session.answer(json.dumps(content))["type"] in (
@@ -230,7 +231,7 @@ def test_any_json_is_answered(content: Any, name: str) -> None:
 
 def test_before_the_start_there_is_nothing_to_play(tmp_path: Path) -> None:
     for name in ("undo", "expert"):
-        assert "no episode" in tell(Session(tmp_path, tmp_path), do=name)["message"]
+        assert "no episode" in tell(PlaySession(tmp_path, tmp_path), do=name)["message"]
 
 
 def test_the_rate_limit_is_a_token_bucket() -> None:

@@ -1,1 +1,1 @@
-"""The page of `babyai play`: a local web server, and the page that it serves from `static/`."""
+"""The pages of `babyai play` and `babyai runs`: a local web server, and the pages that it serves from `static/`."""

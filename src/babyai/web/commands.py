@@ -1,8 +1,21 @@
-"""The command `babyai play`."""
+"""The commands `babyai play` and `babyai runs`: one server, opened at different pages."""
 
+import contextlib
+import importlib
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import tyro
+
+if TYPE_CHECKING:
+    from babyai.web.server import Folders
+
+DEMOS = Path("demos")
+RUNS = Path("runs")
+RESULTS = Path("results/studies")
 
 
 def play(
@@ -12,8 +25,8 @@ def play(
     host: str = "127.0.0.1",
     port: int = 8421,
     browser: bool = True,
-    demos: Path = Path("demos"),
-    agents: Path = Path("runs"),
+    demos: Path = DEMOS,
+    agents: Path = RUNS,
 ) -> None:
     """Play missions yourself, in a page that opens in the browser. Ctrl-C stops it.
 
@@ -26,30 +39,76 @@ def play(
         demos: Folder for the demonstrations that you choose to record.
         agents: Folder of the agents and runs to watch.
     """
+    from babyai.envs.custom_levels import load_level
+    from babyai.web.game import Game
+    from babyai.web.server import Folders
+
+    # Says what is wrong with level or seed before anything is opened, and compiles the world if need be.
+    level = load_level(level).name
+    Game(level, seed)
+    _serve(Folders(demos, agents, RESULTS), "", {"level": level, "seed": str(seed)}, host, port, browser)
+
+
+def runs(
+    folder: tyro.conf.Positional[Path] = RUNS,
+    *,
+    results: Path = RESULTS,
+    host: str = "127.0.0.1",
+    port: int = 8421,
+    browser: bool = True,
+) -> None:
+    """Show the learning curves of runs while they train, and the results of studies, in the browser. Ctrl-C stops it.
+
+    Args:
+        folder: Folder of runs, at any depth, or one run.
+        results: Folder of the results of studies.
+        host: Address to listen on. Any but this machine's own is protected by a token.
+        port: Port to listen on; 0 chooses a free one.
+        browser: Open the page in the browser.
+    """
+    from babyai.web.server import Folders
+
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}; `babyai train` writes to {RUNS}, or pass another folder")
+    _serve(Folders(DEMOS, folder, results), "runs", {}, host, port, browser)
+
+
+def _import_torch(agents: Path) -> None:
+    """Imports torch if there are agents to watch: it takes seconds, in which sessions would have to wait."""
+    from babyai.web.mind import list_agents
+
+    # Without torch, the page says what to install when an agent is chosen.
+    if list_agents(agents):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("babyai.agents.checkpoint")
+
+
+def _serve(folders: "Folders", page: str, query: dict[str, str], host: str, port: int, browser: bool) -> None:
+    """Serves until Ctrl-C."""
     import socket
     import threading
     import webbrowser
 
     from babyai.console import console
-    from babyai.envs.custom_levels import load_level
     from babyai.web.access import make_access
-    from babyai.web.game import Game
     from babyai.web.server import make_server
 
-    # Says what is wrong with level or seed before anything is opened, and compiles the world if need be.
-    level = load_level(level).name
-    Game(level, seed)
     listener = _listen(socket, host, port)
     port = listener.getsockname()[1]
     access = make_access(host, port)
     name = f"[{host}]" if ":" in host else host
-    token = "" if access.token is None else f"&token={access.token}"
-    address = f"http://{name}:{port}/?level={level}&seed={seed}{token}"
-    console().print(f"playing at {address}\nCtrl-C stops it")
+    if access.token is not None:
+        query = {**query, "token": access.token}
+    address = f"http://{name}:{port}/{page}{'?' if query else ''}{urlencode(query)}"
+    console().print(f"{'showing runs' if page else 'playing'} at {address}\nCtrl-C stops it")
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
+    # Sessions are answered in several threads, and for a single step of an agent more of them only cost time.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if not page:
+        _import_torch(folders.runs)
     try:
-        make_server(access, demos, agents).run(sockets=[listener])
+        make_server(access, folders).run(sockets=[listener])
     except KeyboardInterrupt:
         sys.exit(0)
 

@@ -7,17 +7,14 @@ import numpy as np
 
 from babyai.demos.record import Recorder
 from babyai.expert.expert import Expert, UnsolvableError
-from babyai.levels.layout import TEXT_OF_CELL, cell_text, grid_cells
+from babyai.levels.layout import cell_text, grid_cells
 from babyai.render.frame import visible_cells
 from babyai.render.scene import Scene, take_scene
 from babyai.text.view import describe_view
+from babyai.web.cell_text import TEXT_BY_CELL, TEXT_BY_TRIPLE, text_rows
 from babyai.web.mind import Mind
-from babyai.world.codes import TRIPLES, Action
+from babyai.world.codes import Action
 from babyai.world.state import position_of
-
-UNSEEN_TEXT = "??"
-# The text of a cell in the notation of layouts, by its (type, color, state).
-TEXT_OF_TRIPLE = {tuple(TRIPLES[cell].tolist()): text for cell, text in TEXT_OF_CELL.items()}
 
 
 class Game:
@@ -157,17 +154,12 @@ def describe_scene(scene: Scene) -> dict[str, Any]:
         "verdict": scene.verdict,
         "reward": scene.reward,
         "agent": [x, y, int(world.agent_dir)],
-        "grid": ["".join(map(cell_text, row)) for row in grid_cells(world).tolist()],
-        "visible": ["".join(map(str, row)) for row in visible_cells(world, scene.view).astype(int).tolist()],
-        "view": _view_rows(scene.view),
+        "grid": text_rows(TEXT_BY_CELL[grid_cells(world)]),
+        "visible": text_rows(np.where(visible_cells(world, scene.view), b"1", b"0")),
+        # From the farthest row to the agent's own.
+        "view": text_rows(TEXT_BY_TRIPLE[tuple(scene.view.transpose(2, 1, 0))]),
         "description": describe_view(scene.view),
     }
-
-
-def _view_rows(view: np.ndarray) -> list[str]:
-    """The agent's view, row by row from the farthest to its own."""
-    cells = [[TEXT_OF_TRIPLE.get(tuple(triple), UNSEEN_TEXT) for triple in column] for column in view.tolist()]
-    return ["".join(row) for row in zip(*cells, strict=True)]
 
 
 def check_action(action: Any) -> int:

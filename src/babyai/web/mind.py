@@ -1,4 +1,4 @@
-"""An agent that watches a game: in each state, the probabilities of its actions, its value estimate, its attention."""
+"""An agent that watches a game: the probabilities of its actions, its value estimate, its attention, its map."""
 
 import re
 from functools import lru_cache
@@ -10,6 +10,7 @@ import numpy as np
 from babyai.demos.record import Recorder
 from babyai.engine import Engine
 from babyai.render.blit import rgb_views
+from babyai.web.cell_text import TEXT_BY_CELL, text_rows
 from babyai.world.codes import VOCABULARY, Action
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Mind:
             "probs": {action.name: round(float(self._probs[action]), 4) for action in Action},
             "values": [round(value, 4) for value in self._values[-MAX_VALUES:]],
             "attention": self._attention,
+            "map": self._draw_map(),
         }
 
     @property
@@ -97,6 +99,16 @@ class Mind:
             (VOCABULARY[token], round(weight, 4))
             for token, weight in zip(tokens[0].tolist(), weights[0].tolist(), strict=True)
         ]
+
+    def _draw_map(self) -> dict[str, Any] | None:
+        """The map of an agent that draws one: its cells as text, and where the agent is; the start faced up."""
+        from babyai.agents.map.memory import Memory
+        from babyai.agents.map.picture import map_cells
+
+        if not isinstance(self._state, Memory):
+            return None
+        cells, (x, y, heading) = map_cells(self._state)
+        return {"grid": text_rows(TEXT_BY_CELL[cells]), "agent": [x, y, heading]}
 
 
 # ------------------------------------------------------------ agents in a folder

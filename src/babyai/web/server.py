@@ -1,8 +1,10 @@
-"""The web server: the page, its files, and a websocket per player. Who may use it is in `access.py`."""
+"""The web server: the pages, their files, and a websocket per session. Who may use it is in `access.py`."""
 
 import asyncio
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS
 from babyai.web.access import Access, AccessMiddleware
+from babyai.web.compare_session import CompareSession
+from babyai.web.play_session import PlaySession
+from babyai.web.runs_session import RunLibrary, RunsSession
 from babyai.web.session import MAX_MESSAGE, RateLimit, Session, error
 
 MAX_SESSIONS = 64
@@ -26,55 +31,83 @@ MAX_AGE = 12 * 3600.0
 # Close codes of websockets (RFC 6455 and its registry).
 GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, TRY_LATER = 1001, 1003, 1008, 1009, 1013
 
+SCRIPTS = (
+    *(
+        "main.js",
+        "compare.js",
+        "runs.js",
+        "study.js",
+        "chart.js",
+        "axis.js",
+        "tiles.js",
+        "connection.js",
+        "playback.js",
+    ),
+    *("keyboard.js", "levels.js", "mission.js", "mind.js", "demos.js"),
+)
 STATIC = {
     "": ("index.html", "text/html; charset=utf-8"),
+    "compare": ("compare.html", "text/html; charset=utf-8"),
+    "runs": ("runs.html", "text/html; charset=utf-8"),
     "style.css": ("style.css", "text/css; charset=utf-8"),
-    "main.js": ("main.js", "text/javascript; charset=utf-8"),
-    "tiles.js": ("tiles.js", "text/javascript; charset=utf-8"),
-    "connection.js": ("connection.js", "text/javascript; charset=utf-8"),
-    "mission.js": ("mission.js", "text/javascript; charset=utf-8"),
-    "mind.js": ("mind.js", "text/javascript; charset=utf-8"),
-    "demos.js": ("demos.js", "text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", "image/svg+xml"),
-}
+} | {name: (name, "text/javascript; charset=utf-8") for name in SCRIPTS}
 
 
-def make_app(
-    access: Access, folder: Path, agents: Path, *, max_sessions: int = MAX_SESSIONS, max_idle: float = MAX_IDLE
-) -> Any:
+@dataclass(frozen=True)
+class Folders:
+    """What the server reads and writes."""
+
+    demos: Path
+    """Demonstrations that players record."""
+    runs: Path
+    """Agents and runs to watch."""
+    results: Path
+    """Results of studies."""
+
+
+def make_app(access: Access, folders: Folders, *, max_sessions: int = MAX_SESSIONS, max_idle: float = MAX_IDLE) -> Any:
     """The application.
 
     Args:
         access: Who may use it.
-        folder: Folder of the demonstrations that players record.
-        agents: Folder of the agents and runs that they can watch.
-        max_sessions: How many players at once.
+        folders: What it reads and writes.
+        max_sessions: How many sessions at once.
         max_idle: Seconds without a message after which a session ends.
     """
     open_sessions: set[Session] = set()
+    library = RunLibrary(folders.runs, folders.results)
+    makers: dict[str, Callable[[], Session]] = {
+        "/play": lambda: PlaySession(folders.demos, folders.runs),
+        "/compare": lambda: CompareSession(folders.runs),
+        "/runs": lambda: RunsSession(library),
+    }
 
-    async def play(socket: WebSocket) -> None:
+    async def serve(socket: WebSocket) -> None:
         await socket.accept()
         if len(open_sessions) >= max_sessions:
-            await socket.close(TRY_LATER, f"there are {max_sessions} players already")
+            await socket.close(TRY_LATER, f"there are {max_sessions} sessions already")
             return
-        session = Session(folder, agents)
+        session = makers[socket.url.path]()
         open_sessions.add(session)
         try:
             await _serve(socket, session, max_idle)
+        except WebSocketDisconnect:
+            # The page was closed while its message was being answered.
+            pass
         finally:
             open_sessions.discard(session)
 
     routes = [Route("/levels.json", _list_levels)]
     routes += [Route(f"/{name}", _serve_file) for name in STATIC]
-    app = Starlette(routes=[*routes, WebSocketRoute("/play", play)])
-    return AccessMiddleware(app, access)
+    sockets = [WebSocketRoute(path, serve) for path in makers]
+    return AccessMiddleware(Starlette(routes=[*routes, *sockets]), access)
 
 
-def make_server(access: Access, folder: Path, agents: Path, **limits: Any) -> uvicorn.Server:
+def make_server(access: Access, folders: Folders, **limits: Any) -> uvicorn.Server:
     """A server of the application; `limits` are those of `make_app`."""
     config = uvicorn.Config(
-        make_app(access, folder, agents, **limits),
+        make_app(access, folders, **limits),
         log_level="warning",
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE,
@@ -103,10 +136,13 @@ async def _serve(socket: WebSocket, session: Session, max_idle: float) -> None:
         if not limit.allows():
             await socket.send_text(json.dumps(error("too many messages")))
             return await socket.close(POLICY, "too many messages")
-        # In a thread, because the first use of a level may compile it, and saving waits for the disk.
-        answer = await run_in_threadpool(session.answer, text)
-        await socket.send_text(json.dumps(answer))
+        # In a thread, because the first use of a level may compile it, and reading or saving waits for the disk.
+        await socket.send_text(await run_in_threadpool(_answer, session, text))
     await socket.close(GOING_AWAY, "the session has ended; reload the page")
+
+
+def _answer(session: Session, text: str) -> str:
+    return json.dumps(session.answer(text))
 
 
 async def _serve_file(request: Request) -> Response:

@@ -5,7 +5,19 @@ import numpy as np
 from babyai.agents.map import codes
 from babyai.agents.map.memory import Memory
 from babyai.render.tiles import draw_tile
-from babyai.world.codes import COLORS, DOOR, DOOR_LOCKED, DOOR_OPEN, EMPTY, KEY, LOCKED_DOOR, OPAQUE, WALL_CELL, cell_of
+from babyai.world.codes import (
+    COLORS,
+    DOOR,
+    DOOR_LOCKED,
+    DOOR_OPEN,
+    EMPTY,
+    KEY,
+    LOCKED_DOOR,
+    OPAQUE,
+    UNSEEN,
+    WALL_CELL,
+    cell_of,
+)
 
 UNKNOWN_SHADE = 40
 # What `draw_tile` calls facing up.
@@ -24,6 +36,26 @@ def cell_of_content(content: int) -> int:
     return cell_of(KEY + kind, color)
 
 
+def map_cells(memory: Memory, lane: int = 0) -> tuple[np.ndarray, tuple[int, int, int]]:
+    """What has been seen, in the frame of the start, which faced up.
+
+    Args:
+        memory: The state of a `MapPolicy`.
+        lane: Which episode.
+
+    Returns:
+        (H, W) uint8 cell bytes, UNSEEN where nothing is known; and the agent's column, row and direction.
+    """
+    ahead, right, behind, left = memory.extent[lane].tolist()
+    rows = np.arange(ahead, -behind - 1, -1)
+    columns = np.arange(-left, right + 1)
+    shown = memory.contents[lane].cpu().numpy()[np.ix_(rows % codes.MAP_SIZE, columns % codes.MAP_SIZE)]
+    cells = np.array([cell_of_content(content) for content in range(int(shown.max()) + 1)], dtype=np.uint8)[shown]
+    cells[shown == codes.UNKNOWN] = UNSEEN
+    row, column = memory.position[lane].tolist()
+    return cells, (column + left, ahead - row, (UP + int(memory.heading[lane])) % 4)
+
+
 def draw_map(memory: Memory, lane: int = 0, tile_size: int = 32) -> np.ndarray:
     """An RGB image of one map: what has been seen, in the frame of the start, which faced up; unknown cells are dark.
 
@@ -35,15 +67,10 @@ def draw_map(memory: Memory, lane: int = 0, tile_size: int = 32) -> np.ndarray:
     Returns:
         (H * tile_size, W * tile_size, 3) uint8.
     """
-    ahead, right, behind, left = memory.extent[lane].tolist()
-    contents = memory.contents[lane].cpu().numpy()
-    rows = np.arange(ahead, -behind - 1, -1)
-    columns = np.arange(-left, right + 1)
-    shown = contents[np.ix_(rows % codes.MAP_SIZE, columns % codes.MAP_SIZE)]
-    tiles = {int(content): draw_tile(cell_of_content(int(content)), tile_size) for content in np.unique(shown)}
-    tiles[codes.UNKNOWN] = np.full((tile_size, tile_size, 3), UNKNOWN_SHADE, dtype=np.uint8)
-    frame = np.stack([np.stack([tiles[int(content)] for content in row]) for row in shown])
-    row, column = memory.position[lane].tolist()
-    here = cell_of_content(int(contents[row % codes.MAP_SIZE, column % codes.MAP_SIZE]))
-    frame[ahead - row, column + left] = draw_tile(here, tile_size, (UP + int(memory.heading[lane])) % 4)
-    return frame.swapaxes(1, 2).reshape(len(rows) * tile_size, len(columns) * tile_size, 3)
+    cells, (x, y, heading) = map_cells(memory, lane)
+    tiles = {int(cell): draw_tile(int(cell), tile_size) for cell in np.unique(cells) if cell != UNSEEN}
+    tiles[UNSEEN] = np.full((tile_size, tile_size, 3), UNKNOWN_SHADE, dtype=np.uint8)
+    frame = np.stack([np.stack([tiles[int(cell)] for cell in row]) for row in cells])
+    frame[y, x] = draw_tile(max(EMPTY, int(cells[y, x])), tile_size, heading)
+    height, width = cells.shape
+    return frame.swapaxes(1, 2).reshape(height * tile_size, width * tile_size, 3)

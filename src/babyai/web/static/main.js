@@ -2,23 +2,21 @@
 
 import { Connection } from "./connection.js";
 import { Demos } from "./demos.js";
+import { ACTIONS, keyOf } from "./keyboard.js";
+import { fillLevels, showTask } from "./levels.js";
 import { showMind } from "./mind.js";
 import { MissionInput } from "./mission.js";
+import { Playback } from "./playback.js";
 import { drawIcon, drawView, drawWorld } from "./tiles.js";
-
-const KEYS = {
-  ArrowLeft: "left", ArrowRight: "right", ArrowUp: "forward",
-  p: "pickup", d: "drop", t: "toggle", " ": "toggle", Enter: "done",
-};
 
 const element = (id) => document.getElementById(id);
 // The state of the game; what is shown differs from it during a replay.
 let state = null;
 let shown = null;
-let timer = null;
 
-const connection = new Connection((reason) => {
-  stop();
+const playback = new Playback({ button: element("expert"), speed: element("speed"), shown: element("speed-value") });
+const connection = new Connection("play", (reason) => {
+  playback.stop();
   say(`${reason} Start it again and reload this page.`);
 });
 const mission = new MissionInput(connection, tryMission);
@@ -53,7 +51,7 @@ function show(next) {
   for (const button of document.querySelectorAll("[data-action]")) button.disabled = state.outcome !== "playing";
   element("grid").setAttribute("aria-label", `The world. ${state.description.join(". ")}`);
   element("description").replaceChildren(...state.description.map(listItem));
-  showMind(state.mind);
+  showMind(element("mind"), state.mind);
   element("plan-part").hidden = state.plan.length === 0;
   element("plan").replaceChildren(...state.plan.map(listItem));
   if (state.note) demos.note(state.note);
@@ -83,18 +81,18 @@ async function ask(message) {
     return true;
   }
   if (answer.type === "error") say(answer.message);
-  stop();
+  playback.stop();
   return false;
 }
 
 async function start(level, seed, own = null) {
-  stop();
+  playback.stop();
   const message = { do: "start", level, seed };
   if (own) message.mission = own;
   if (!(await ask(message))) return;
   element("level").value = state.level;
   element("seed").value = state.seed;
-  showTask();
+  showTask(element("level"), element("task"));
   remember();
   mission.close();
 }
@@ -104,16 +102,17 @@ function remember() {
   const query = new URLSearchParams({ level: state.level, seed: state.seed });
   if (state.own_mission) query.set("mission", state.mission);
   history.replaceState(null, "", `?${query}`);
+  element("compare").href = `compare?${query}`;
   document.title = `BabyAI: ${state.mission}`;
 }
 
 function act(action) {
-  stop();
+  playback.stop();
   if (state?.outcome === "playing") ask({ do: "act", action });
 }
 
 function undo() {
-  stop();
+  playback.stop();
   if (state?.can_undo) ask({ do: "undo" });
 }
 
@@ -123,7 +122,7 @@ const restart = () => start(...chosen());
 
 async function tryMission(text) {
   if (!text) return;
-  stop();
+  playback.stop();
   const answer = await connection.ask({ do: "instruct", mission: text });
   if (answer.type === "error") return mission.showError(answer.message);
   if (answer.type !== "state") return;
@@ -143,47 +142,26 @@ async function listAgents() {
 }
 
 async function choose() {
-  stop();
+  playback.stop();
   if (!(await ask({ do: "choose", agent: element("who").value || null }))) element("who").value = "";
 }
 
-function stop() {
-  clearTimeout(timer);
-  timer = null;
-  element("expert").setAttribute("aria-pressed", "false");
-  element("expert").querySelector("span").textContent = "Play";
-}
-
-function run(step) {
-  element("expert").setAttribute("aria-pressed", "true");
-  element("expert").querySelector("span").textContent = "Pause";
-  let due = performance.now();
-  const tick = async () => {
-    if (!(await step())) return stop();
-    if (timer === null) return;
-    // Steps are due at fixed times, so that waiting for the server does not slow them down.
-    due = Math.max(due + 1000 / Number(element("speed").value), performance.now() - 50);
-    timer = setTimeout(tick, Math.max(0, due - performance.now()));
-  };
-  timer = setTimeout(tick, 0);
-}
-
 function playExpert() {
-  if (timer !== null) return stop();
-  run(async () => state.outcome === "playing" && (await ask({ do: who() })) && state.outcome === "playing");
+  if (playback.playing) return playback.stop();
+  playback.start(async () => state.outcome === "playing" && (await ask({ do: who() })) && state.outcome === "playing");
 }
 
 function stepExpert() {
-  stop();
+  playback.stop();
   if (state?.outcome === "playing") ask({ do: who() });
 }
 
 // Shows a demonstration; the game itself stays where it is.
 function replay(states) {
-  stop();
+  playback.stop();
   const current = state;
   let step = 0;
-  run(async () => {
+  playback.start(async () => {
     if (step === states.length) {
       demos.note("End of the replay. Any action goes on with your game.");
       return false;
@@ -198,36 +176,12 @@ function replay(states) {
 // ------------------------------------------------------------ keyboard, buttons, start
 
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const target = event.target;
-  if (target.matches("input:not([type=checkbox]):not([type=range]), select, textarea")) return;
-  // Space and Enter press a focused button.
-  if (target.matches("button, summary, input") && (event.key === " " || event.key === "Enter")) return;
-  if (target.matches("input[type=range]") && event.key.startsWith("Arrow")) return;
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const key = keyOf(event);
   const commands = { u: undo, n: nextMission, r: restart, e: playExpert, s: stepExpert };
-  if (key in KEYS) act(KEYS[key]);
+  if (key in ACTIONS) act(ACTIONS[key]);
   else if (key in commands) commands[key]();
   else return;
   event.preventDefault();
-}
-
-function showTask() {
-  element("task").textContent = element("level").selectedOptions[0]?.title ?? "";
-}
-
-async function listLevels() {
-  const levels = await (await fetch("levels.json")).json();
-  for (const [label, paper] of [["The paper's levels", true], ["More levels", false]]) {
-    const group = document.createElement("optgroup");
-    group.label = label;
-    for (const level of levels.filter((each) => each.paper === paper)) {
-      const option = new Option(level.name, level.name);
-      option.title = level.task;
-      group.append(option);
-    }
-    element("level").append(group);
-  }
 }
 
 async function begin() {
@@ -240,13 +194,12 @@ async function begin() {
   element("restart").addEventListener("click", restart);
   element("expert").addEventListener("click", playExpert);
   element("expert-step").addEventListener("click", stepExpert);
-  element("speed").addEventListener("input", () => { element("speed-value").value = element("speed").value; });
   element("who").addEventListener("change", choose);
   element("level").addEventListener("change", restart);
   element("seed").addEventListener("change", restart);
   for (const id of ["letters", "hidden"]) element(id).addEventListener("change", () => shown && draw(shown));
   new ResizeObserver(() => shown && draw(shown)).observe(element("grid").parentElement);
-  await Promise.all([listLevels(), connection.open()]);
+  await Promise.all([fillLevels(element("level")), connection.open()]);
   const query = new URLSearchParams(location.search);
   await start(query.get("level") ?? "GoToLocal", Number(query.get("seed") ?? 0), query.get("mission"));
   listAgents();

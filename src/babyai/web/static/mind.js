@@ -1,6 +1,6 @@
-// What the chosen agent thinks: probabilities of its actions, its value estimate over time, its attention to words.
+// What the chosen agent thinks: probabilities of its actions, its value estimate over time, its attention to words, its map.
 
-const element = (id) => document.getElementById(id);
+import { drawWorld } from "./tiles.js";
 
 function row(name, prob) {
   const line = document.createElement("tr");
@@ -39,12 +39,22 @@ function word([text, weight]) {
   return span;
 }
 
-export function showMind(mind) {
-  element("mind").hidden = !mind;
+// What the agent has not seen yet stays black.
+function showMap(canvas, { grid, agent }) {
+  const visible = grid.map((row) => "1".repeat(row.length / 2));
+  drawWorld(canvas, { grid, agent, visible }, { letters: true, hide: false });
+}
+
+// Fills the parts of a section, which are named by their attribute `data-part`.
+export function showMind(section, mind) {
+  section.hidden = !mind;
   if (!mind) return;
-  element("probs").replaceChildren(...Object.entries(mind.probs).map(([name, prob]) => row(name, prob)));
-  element("value").textContent = mind.values.at(-1).toFixed(3);
-  element("values").replaceChildren(curve(mind.values));
-  element("attention-part").hidden = mind.attention.length === 0;
-  element("attention").replaceChildren(...mind.attention.flatMap((each) => [word(each), " "]));
+  const part = (name) => section.querySelector(`[data-part=${name}]`);
+  part("probs").replaceChildren(...Object.entries(mind.probs).map(([name, prob]) => row(name, prob)));
+  part("value").textContent = mind.values.at(-1).toFixed(3);
+  part("values").replaceChildren(curve(mind.values));
+  part("attention-part").hidden = mind.attention.length === 0;
+  part("attention").replaceChildren(...mind.attention.flatMap((each) => [word(each), " "]));
+  part("map-part").hidden = !mind.map;
+  if (mind.map) showMap(part("map"), mind.map);
 }
