@@ -158,11 +158,12 @@ def test_results_of_studies_are_shown(page: Page) -> None:
     page.tab.click("#studies summary")
     page.wait("#grids", "Table 3: success of imitation learning")
     text = page.text("#grids")
-    assert "17 of 81 cells measured" in text and "paper 99.7" in text and "ours 99.7" in text and "▲" in text
+    assert re.search(r"\d\d of 81 cells measured", text)
+    assert "paper 99.7" in text and "ours 99.7" in text and "▲" in text
     rows = page.tab.locator("#grids tbody tr").count()
     page.tab.uncheck("#measured")
     assert page.tab.locator("#grids tbody tr").count() > rows + 50
-    sync_api.expect(page.tab.locator("#study-charts figure")).to_have_count(12)
+    sync_api.expect(page.tab.locator("#study-charts figure").nth(11)).to_be_attached()
     page.wait("#study-charts .legend >> nth=0", "bow_endpool_res")
     assert "studies=1" in page.tab.url
 
