@@ -187,7 +187,7 @@ def measure_speed(run: Run, device_name: str) -> dict[str, Any]:
     policy = place_model(build_policy(options.agent_config()), device)
     engine = Engine(run.cell.level, options.worlds)
     engine.reset(ppo_seed(run.seed))
-    ppo = PPO(policy, engine, options, seed=run.seed, precision=find_precision(None, device))
+    ppo = PPO(policy, engine, options, seed=run.seed, precision=find_precision(None, device, training=True))
 
     def play_round() -> float:
         if device.type == "cuda":

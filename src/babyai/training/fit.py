@@ -225,7 +225,7 @@ class Session:
         self.group = ProcessGroup.join(options.device)
         self.device = self.group.device
         precision = None if options.precision == "auto" else options.precision
-        self.precision: Precision = find_precision(precision, self.device)
+        self.precision: Precision = find_precision(precision, self.device, training=True)
         # For the initial weights, and for layers that draw random numbers.
         torch.manual_seed(options.seed)
         policy = build_policy(self.agent_config)
