@@ -61,8 +61,8 @@ def is_busy(node: Node) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition, a minute at most."""
-    limit = time.monotonic() + 60
+    """Waits for a condition, five minutes at most."""
+    limit = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.01)

@@ -1,7 +1,10 @@
 """Studies on a Ray cluster measure each run once, and have the rows of a study on one machine."""
 
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -119,17 +122,29 @@ def test_study_survives_the_loss_of_a_node(undisturbed: Path, tmp_path: Path) ->
     assert run_tiny(tmp_path / "state", seeds=3).measured == 0
 
 
+def terminate_when_trained(key: str) -> None:
+    """Sends SIGTERM to this process when a task has written the first rows of a run."""
+    folder = Path(tempfile.gettempdir())
+    wait_until(lambda: any(path.stat().st_size for path in folder.glob(f"babyai-*/{key}/metrics.jsonl")))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 @pytest.mark.long
-def test_time_slice_on_a_cluster_leaves_a_state_that_continues_here(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["time limit", "SIGTERM"])
+def test_stopped_study_leaves_a_state_that_continues_elsewhere(tmp_path: Path, how: str) -> None:
     pytest.importorskip("ray")
     runs = make_runs(seeds=1, epochs=100_000)[:1]
-    with ray_cluster(2) as (_, address):
+    key = runs[0].key
+    with ray_cluster(1) as (_, address):
         state = State(tmp_path / "state", tmp_path / "work")
-        summary = run_study(runs, state, Plan("cpu", minutes=0.5, cluster=address), print)
+        minutes = 1.0 if how == "time limit" else None
+        if how == "SIGTERM":
+            threading.Thread(target=terminate_when_trained, args=(key,)).start()
+        summary = run_study(runs, state, Plan("cpu", minutes=minutes, cluster=address), print)
     assert (summary.measured, summary.left, summary.failed, summary.dropped) == (0, 1, {}, [])
     elsewhere = State(tmp_path / "state", tmp_path / "elsewhere")
-    assert elsewhere.unpack() == [runs[0].key]
-    assert (elsewhere.runs / runs[0].key / "metrics.jsonl").read_bytes().count(b"\n") > 1
+    assert elsewhere.unpack() == [key]
+    assert (elsewhere.runs / key / "metrics.jsonl").read_bytes().count(b"\n") >= 1
 
 
 def test_ray_is_not_imported_without_a_cluster() -> None:

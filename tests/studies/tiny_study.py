@@ -17,7 +17,11 @@ FAST = {"validation_episodes": 4, "checkpoint_seconds": 0.0}
 
 def make_runs(seeds: int = 2, epochs: int = 12) -> list[Run]:
     """Imitation learning and PPO, `seeds` runs each."""
-    settings = {name: value for name, value in IMITATION.items() if name != "demos"} | FAST | {"epochs": epochs}
+    settings = (
+        {name: value for name, value in IMITATION.items() if name != "demos"}
+        | FAST
+        | {"epochs": epochs, "patience": epochs}
+    )
     numbers = tuple(range(seeds))
     imitation = Cell("imitation", LEVEL, PATH, demos=40, settings=tuple(settings.items()), quick=True, seeds=numbers)
     settings = PPO | FAST

@@ -202,21 +202,20 @@ def measure_run(
         What `try_measure` returns; an unfinished run with its folder, zipped.
     """
     check_version(version)
-    import torch
+    # Ray cancels a task by SIGINT. While the run is training, it saves and stops; its last part, the test, is finished.
+    with catch_interrupts() as interrupted, tempfile.TemporaryDirectory(prefix="babyai-") as work:
+        import torch
 
-    torch.set_num_threads(threads)
-    with tempfile.TemporaryDirectory(prefix="babyai-") as work:
+        torch.set_num_threads(threads)
         folder = Path(work) / run.key
         folder.mkdir()
         if unfinished:
             unzip_run(unfinished, folder)
         if demos:
             (folder / "demos.parquet").write_bytes(demos)
-        try:
-            what, content = try_measure(run, folder, device, deadline, lambda done, frames: None)
-        except KeyboardInterrupt:
-            # It was stopped before or after training.
-            what, content = "unfinished", None
+        if interrupted.is_set():
+            return "unfinished", unfinished
+        what, content = try_measure(run, folder, device, deadline, lambda done, frames: None)
         return (what, zip_run(folder)) if what == "unfinished" else (what, content)
 
 
