@@ -33,7 +33,6 @@ AGENT: dict[str, Any] = {
     "batch_size": 5,
     "epoch_length": 15,
     "learning_rate": 1e-4,
-    "precision": "float32",
     "checkpoint_seconds": 0.0,
 }
 
