@@ -142,15 +142,17 @@ def _collect(path: Path, recipe: Recipe, console: Console) -> None:
 def _train(demos: Path, recipe: Recipe, console: Console) -> "Agent":
     """Trains an agent on the demonstrations."""
     from babyai.agents import Agent
+    from babyai.agents.device import find_precision
     from babyai.training.imitation import FIELDS, ImitationLearner
     from babyai.training.prefetch import Prefetcher
 
     console.rule("2. Imitation learning")
     agent = Agent.create(*ARCHITECTURE, seed=recipe.seed)
     agent.model.train()
-    core = ImitationLearner(agent.model, recipe.lanes, learning_rate=recipe.learning_rate)
+    precision = find_precision(None, agent.device, training=True)
+    core = ImitationLearner(agent.model, recipe.lanes, learning_rate=recipe.learning_rate, precision=precision)
     frames = recipe.lanes * recipe.steps
-    title = f"{recipe.demos:,} demonstrations, {agent.num_parameters:,} parameters"
+    title = f"{recipe.demos:,} demonstrations, {agent.num_parameters:,} parameters, {precision}"
     with (
         Replay(FileSource(demos, seed=recipe.seed), steps=recipe.steps, lanes=recipe.lanes) as replay,
         Panel(recipe.updates * frames, "frames", title, console=console) as panel,

@@ -15,6 +15,8 @@ COMMON: dict[str, Any] = {
     "architecture": PATH,
     "validation_episodes": 4,
     "device": "cpu",
+    # So that results do not depend on the processor.
+    "precision": "float32",
     "quiet": True,
 }
 IMITATION: dict[str, Any] = {

@@ -30,13 +30,27 @@ def find_device(name: str = "auto") -> torch.device:
     return device
 
 
-def find_precision(name: str | None, device: torch.device) -> Precision:
-    """The precision of that name; None means bf16 on a GPU and float32 elsewhere."""
+def find_precision(name: str | None, device: torch.device, *, training: bool = False) -> Precision:
+    """The precision of that name.
+
+    Args:
+        name: "float32" or "bf16". None means bf16 on a GPU and, to train, on a processor with instructions for it;
+            float32 elsewhere.
+        device: Where the model is.
+        training: Whether it is to be trained.
+    """
     if name is None:
-        return "bf16" if device.type == "cuda" else "float32"
+        return "bf16" if device.type == "cuda" or (training and has_bf16_instructions()) else "float32"
     if name not in PRECISIONS:
         raise ValueError(f"unknown precision {name!r}; choose from {', '.join(PRECISIONS)}")
     return name  # pyright: ignore[reportReturnType]
+
+
+def has_bf16_instructions() -> bool:
+    """Whether this processor multiplies in bf16: AVX-512 BF16 or AMX. Without them, bf16 is slower than float32."""
+    # Versions of torch without this function train in float32.
+    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def place_model(model: nn.Module, device: torch.device) -> nn.Module:

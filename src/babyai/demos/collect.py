@@ -1,22 +1,24 @@
-"""Collecting demonstrations of the expert on all cores, resumable after any interruption.
+"""Collecting demonstrations of the expert on all cores, or on a Ray cluster, resumable after any interruption.
 
 The seeds of each level are split into blocks. Each finished block is a small file in the folder `<out>.parts`. When all
 blocks are finished, they are joined into one file and the folder is removed. A block depends only on its level and its
-seeds, so the result does not depend on the number of threads or on interruptions.
+seeds, so the result does not depend on the number of threads, on the cluster or on interruptions.
 """
 
 import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from babyai.atomic_io import DISK_FULL, PathLike, atomic_file
+from babyai.cluster import check_version, connect, map_tasks, own_version
 from babyai.demos.demonstrate import demonstrate
 from babyai.demos.header import EXPERT_VERSION, DemoFileError, Header, Source, make_header
 from babyai.demos.packed import Demos
@@ -63,6 +65,7 @@ def collect(
     rules: Rules = "paper",
     style: Style = "paper",
     threads: int | None = None,
+    cluster: str | None = None,
     progress: Progress | None = None,
 ) -> Collection:
     """Writes a file of the expert's demonstrations; resumes if an earlier call with the same arguments was interrupted.
@@ -75,10 +78,12 @@ def collect(
         rules: Rule set, "paper" or "minigrid".
         style: Style of the expert, "paper" or "teacher".
         threads: Number of threads (default: one per core).
+        cluster: Address of a Ray cluster on which to collect, or "auto"; default: this machine.
         progress: Called with the number of seeds done and their total.
 
     Raises:
         DemoFileError: `out` exists with other demonstrations, or `<out>.parts` is the unfinished work of another call.
+        ClusterError: The cluster cannot be reached, or a block failed there.
         OSError: The disk is full or cannot be written to.
     """
     chosen = [find_level(level, rules) for level in ([levels] if isinstance(levels, str | Level) else levels)]
@@ -86,6 +91,8 @@ def collect(
         raise ValueError(f"need at least one level and one episode, got {len(chosen)} and {episodes}")
     if episodes > MAX_EPISODES:
         raise ValueError(f"episodes must be at most {MAX_EPISODES:,} per level, not {episodes:,}")
+    if threads is not None and cluster is not None:
+        raise ValueError("threads are for this machine; on a cluster, Ray decides how many blocks run in parallel")
     check_seed(min(check_seed(first_seed) + episodes - 1, MAX_SEED + 1))
     header = make_header(chosen, rules)
     if len(header.levels) < len(chosen):
@@ -99,7 +106,7 @@ def collect(
         return _check_existing(path, folder, header, style, blocks)
     try:
         with _open_parts(folder, manifest):
-            _collect_blocks(blocks, header, style, threads or os.cpu_count() or 1, progress)
+            _collect_blocks(blocks, header, style, threads or os.cpu_count() or 1, cluster, progress)
             return _join(path, folder, header, style, blocks)
     except OSError as error:
         advice = "free some space and run the same again" if error.errno in DISK_FULL else "run the same again"
@@ -234,13 +241,20 @@ def _source(rows: int, style: str, unsolved: dict[str, list[int]]) -> Source:
     return Source("expert", rows, style, EXPERT_VERSION, unsolved=nonempty)
 
 
-def _collect_blocks(blocks: list[Block], header: Header, style: Style, threads: int, progress: Progress | None) -> None:
+def _collect_blocks(
+    blocks: list[Block], header: Header, style: Style, threads: int, cluster: str | None, progress: Progress | None
+) -> None:
     """Collects all blocks that have no file yet."""
     total = sum(block.count for block in blocks)
     missing = [block for block in blocks if not block.file.exists()]
     done = total - sum(block.count for block in missing)
     report = progress or (lambda done, total: None)
     report(done, total)
+    if cluster is not None:
+        for count in _collect_on_cluster(cluster, missing, header, style):
+            done += count
+            report(done, total)
+        return
     with ThreadPoolExecutor(threads) as pool:
         jobs = [pool.submit(_collect_block, block, header, style) for block in missing]
         try:
@@ -251,6 +265,37 @@ def _collect_blocks(blocks: list[Block], header: Header, style: Style, threads: 
             # Wait for blocks that are being collected, so that they need not be collected again.
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _collect_on_cluster(address: str, blocks: list[Block], header: Header, style: Style) -> Iterator[int]:
+    """Collects blocks on a Ray cluster and writes their files; yields each one's number of seeds when it arrives."""
+    if not blocks:
+        return
+    with connect(address) as ray:
+        tasks = (_RemoteBlock(block, header, style, own_version()) for block in blocks)
+        for task, content in map_tasks(ray, _collect_remotely, tasks):
+            with atomic_file(task.block.file) as temporary:
+                temporary.write_bytes(content)
+            yield task.block.count
+
+
+@dataclass(frozen=True, eq=False)
+class _RemoteBlock:
+    """A block to collect on another machine."""
+
+    block: Block
+    header: Header
+    style: Style
+    version: str
+
+
+def _collect_remotely(task: _RemoteBlock) -> bytes:
+    """Collects a block on a node of the cluster; returns the content of its file."""
+    check_version(task.version)
+    with tempfile.TemporaryDirectory(prefix="babyai-") as folder:
+        file = Path(folder) / task.block.file.name
+        _collect_block(replace(task.block, file=file), task.header, task.style)
+        return file.read_bytes()
 
 
 # ------------------------------------------------------------ joining

@@ -19,6 +19,7 @@ def collect(
     rules: Literal["paper", "minigrid"] = "paper",
     style: Literal["paper", "teacher"] = "paper",
     threads: int | None = None,
+    cluster: str | None = None,
 ) -> None:
     """Collect demonstrations of the expert. If interrupted, run the same command again to resume.
 
@@ -30,6 +31,7 @@ def collect(
         rules: Rule set: the paper's world, or Minigrid 3.2.0 including its defects.
         style: Style of the expert: the paper's planner, or the teacher for interactive imitation learning.
         threads: Number of threads; None means one per core.
+        cluster: Ray cluster to collect on: its address (host:port), or auto; None means this machine.
     """
     from babyai.demos import collect as collecting
     from babyai.envs.custom_levels import load_levels
@@ -39,7 +41,12 @@ def collect(
     try:
         with progress("collecting", "demos") as report:
             result = collecting.collect(
-                chosen, episodes, first_seed, out, rules=rules, style=style, threads=threads, progress=report
+                *(chosen, episodes, first_seed, out),
+                rules=rules,
+                style=style,
+                threads=threads,
+                cluster=cluster,
+                progress=report,
             )
     except KeyboardInterrupt:
         sys.exit("\nstopped; run the same command again to resume")

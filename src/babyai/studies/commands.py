@@ -38,6 +38,7 @@ def run(
     results: Path = RESULTS,
     at_once: Annotated[int | None, DESCRIBED] = None,
     device: str = "auto",
+    cluster: Annotated[str | None, DESCRIBED] = None,
 ) -> None:
     """Measure the cells of a table. Run the same command again to continue, here or on another machine.
 
@@ -53,8 +54,9 @@ def run(
         state: State folder: measured rows and unfinished runs, at most 8 files and 64 MiB.
         work: Work folder, for runs in progress; default: next to the state.
         results: Results folder; what is measured there is not measured again.
-        at_once: Runs in parallel; default: 10 on a GPU, otherwise one per core.
+        at_once: Runs in parallel, on a cluster those of each GPU; default: 10 on a GPU, otherwise one per core.
         device: Device: auto (a GPU if there is one), cpu, cuda, cuda:1.
+        cluster: Ray cluster to run on: its address (host:port), or auto; default: this machine.
     """
     from babyai.studies.cells import find_cells, list_runs
     from babyai.studies.scheduler import Plan, run_study
@@ -68,7 +70,7 @@ def run(
     kept = State(state, work or state.with_name(f"{state.name}.work"))
     screen = console()
     print_problems(kept.rows().problems)
-    plan = Plan(device, at_once, minutes, results if results.exists() else None)
+    plan = Plan(device, at_once, minutes, results if results.exists() else None, cluster)
     summary = run_study(runs, kept, plan, screen.print)
     rate = f", {summary.frames / summary.seconds:,.0f} frames/s in total" if summary.frames else ""
     screen.print(f"{summary.measured} runs measured in {summary.seconds:.0f} s{rate}; rows and state are in {state}")

@@ -187,7 +187,7 @@ def measure_speed(run: Run, device_name: str) -> dict[str, Any]:
     policy = place_model(build_policy(options.agent_config()), device)
     engine = Engine(run.cell.level, options.worlds)
     engine.reset(ppo_seed(run.seed))
-    ppo = PPO(policy, engine, options, seed=run.seed, precision=find_precision(None, device))
+    ppo = PPO(policy, engine, options, seed=run.seed, precision=find_precision(None, device, training=True))
 
     def play_round() -> float:
         if device.type == "cuda":
@@ -213,8 +213,15 @@ class OutOfTime(Exception):
     """The deadline came before the demonstrations were collected; finished blocks are kept."""
 
 
-def collect_demos(cell: Cell, path: Path, deadline: float, report: Report) -> None:
+def collect_demos(cell: Cell, path: Path, deadline: float, report: Report, threads: int | None = None) -> None:
     """Collects the demonstrations of a cell: seeds 0, 1, 2, ..., as `babyai train imitation --demos` does.
+
+    Args:
+        cell: The cell.
+        path: File to write.
+        deadline: When to stop, as of `time.time()`.
+        report: Called from time to time.
+        threads: Number of threads; default: one per core.
 
     Raises:
         OutOfTime: The deadline came first.
@@ -227,7 +234,7 @@ def collect_demos(cell: Cell, path: Path, deadline: float, report: Report) -> No
 
     assert cell.demos is not None
     path.parent.mkdir(parents=True, exist_ok=True)
-    collect(cell.level, cell.demos, 0, path, progress=progress)
+    collect(cell.level, cell.demos, 0, path, threads=threads, progress=progress)
 
 
 def measure_lengths(cell: Cell, folder: Path, deadline: float, report: Report) -> dict[str, Any] | None:

@@ -1,14 +1,15 @@
 """Runs a study: several runs at once, one process each, until all are measured or the time is over.
 
-A process that fails or is killed is replaced, and its run tried once more.
+A process that fails or is killed is replaced, and its run tried once more. `babyai.studies.cluster` does the same on a
+Ray cluster.
 """
 
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any
 from babyai.studies.cells import Run
 from babyai.studies.costs import NEXT_STARTUP_SECONDS, STARTUP_SECONDS, Machine, estimate_seconds
 from babyai.studies.measure import OutOfTime, collect_demos
-from babyai.studies.store import Row, State, make_row, read_rows, seconds_trained
+from babyai.studies.recorder import Recorder, Summary, Tell
+from babyai.studies.store import State, read_rows, seconds_trained
 from babyai.studies.worker import Worker
 from babyai.training.interrupts import catch_interrupts
 
@@ -27,7 +29,6 @@ RESERVE_SECONDS = 30.0
 RESERVE_PART = 0.2
 # Bytes of an unfinished run in a state.
 RUN_BYTES = {"small": 17 * 2**20, "big": 320 * 2**20}
-ATTEMPTS = 2
 # Kinds of runs that share the machine with nothing.
 ALONE = ("speed", "demo-lengths")
 END_SECONDS = 3.0
@@ -35,8 +36,6 @@ POLL_SECONDS = 0.5
 # Between two lines about progress.
 TELL_SECONDS = 15.0
 NEVER = float("inf")
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -50,29 +49,15 @@ class Plan:
     """Time limit; default: none."""
     results: Path | None = None
     """Folder with rows that need not be measured again."""
+    cluster: str | None = None
+    """Address of a Ray cluster, or "auto"; default: this machine."""
 
-
-@dataclass
-class Summary:
-    """How a slice of a study went."""
-
-    measured: int = 0
-    """Runs measured in this slice."""
-    before: int = 0
-    """Runs that had been measured before."""
-    total: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
-    """Why runs failed, by key."""
-    dropped: list[str] = field(default_factory=list)
-    """Unfinished runs that did not fit into the state."""
-    frames: float = 0.0
-    """Frames trained on in this slice, over all runs."""
-    seconds: float = 0.0
-
-    @property
-    def left(self) -> int:
-        """Runs that are still to be measured."""
-        return self.total - self.before - self.measured
+    def deadlines(self, started: float) -> tuple[float, float]:
+        """When runs must stop, and when the state must be packed."""
+        if self.minutes is None:
+            return NEVER, NEVER
+        seconds = 60 * self.minutes
+        return started + seconds - min(RESERVE_SECONDS, RESERVE_PART * seconds), started + seconds
 
 
 def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda line: None) -> Summary:
@@ -84,8 +69,6 @@ def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda
         plan: How to run.
         tell: Called with lines about what happens.
     """
-    from babyai.training.parallel import mps_daemon
-
     started = time.time()
     known = read_rows(*([plan.results] if plan.results else [])).keys() | state.rows().keys()
     runs = list({run.key: run for run in runs}.values())
@@ -94,28 +77,42 @@ def run_study(runs: Sequence[Run], state: State, plan: Plan, tell: Tell = lambda
     state.unpack()
     # The most advanced runs first: they free their place soonest.
     todo.sort(key=lambda run: -seconds_trained(state.runs / run.key))
+    recorder = Recorder(state, plan.results, summary, tell)
+    # Measurements of speed come first, and share the machine with nothing.
+    groups = [[run for run in todo if (run.cell.kind in ALONE) == alone] for alone in (True, False)]
+    if plan.cluster is None:
+        slice_row = _run_here(groups, state, plan, recorder, started)
+    else:
+        from babyai.studies.cluster import run_on_cluster
+
+        slice_row = None
+        run_on_cluster(groups, state, plan, recorder, started)
+    summary.seconds = time.time() - started
+    summary.dropped = state.pack(slice_row)
+    for key in summary.dropped:
+        tell(f"{key}: does not fit into the state, and starts again elsewhere; it stays in {state.runs / key}")
+    return summary
+
+
+def _run_here(
+    groups: Sequence[Sequence[Run]], state: State, plan: Plan, recorder: Recorder, started: float
+) -> dict[str, Any] | None:
+    """Measures groups of runs on this machine; returns what running several at once brought, if any were trained."""
+    from babyai.training.parallel import mps_daemon
+
     machine = find_machine(plan)
     with catch_interrupts() as interrupted:
-        # Measurements of speed come first, and share the machine with nothing.
-        for alone in (True, False):
-            group = [run for run in todo if (run.cell.kind in ALONE) == alone]
-            if not group:
-                continue
-            machine = find_machine(plan, alone)
-            before = f"{summary.before + summary.measured} of {summary.total} runs are measured"
-            tell(f"{before}; {machine.at_once} at once on {_describe(machine)}")
+        for group in filter(None, groups):
+            machine = find_machine(plan, group[0].cell.kind in ALONE)
+            recorder.tell(f"{recorder.done} runs are measured; {machine.at_once} at once on {_describe(machine)}")
             with mps_daemon(plan.device if machine.at_once > 1 else "cpu"):
-                scheduler = _Scheduler(state, plan, machine, summary, tell, started, interrupted)
+                scheduler = _Scheduler(state, plan, machine, recorder, started, interrupted)
                 try:
                     scheduler.run(group)
                 finally:
                     scheduler.close()
-    summary.seconds = time.time() - started
-    trained = [run for run in todo if run.cell.kind not in ALONE]
-    summary.dropped = state.pack(_describe_slice(summary, machine, trained) if summary.frames else None)
-    for key in summary.dropped:
-        tell(f"{key}: does not fit into the state, and starts again elsewhere; it stays in {state.runs / key}")
-    return summary
+    recorder.summary.seconds = time.time() - started
+    return _describe_slice(recorder.summary, machine, groups[-1]) if recorder.summary.frames else None
 
 
 def find_machine(plan: Plan, alone: bool = False) -> Machine:
@@ -158,28 +155,24 @@ class _Scheduler:
         state: State,
         plan: Plan,
         machine: Machine,
-        summary: Summary,
-        tell: Tell,
+        recorder: Recorder,
         started: float,
         interrupted: threading.Event,
     ) -> None:
         self.state = state
         self.plan = plan
         self.machine = machine
-        self.summary = summary
-        self.tell = tell
+        self.recorder = recorder
+        self.summary = recorder.summary
+        self.tell = recorder.tell
         self.interrupted = interrupted
-        seconds = NEVER if plan.minutes is None else 60 * plan.minutes
-        self.end = started + seconds
-        self.deadline = self.end - min(RESERVE_SECONDS, RESERVE_PART * seconds) if plan.minutes else NEVER
+        self.deadline, self.end = plan.deadlines(started)
         self.workers: list[Worker] = []
-        self.attempts: dict[str, int] = {}
         self.last_told = started
-        self.rows = read_rows(*([plan.results] if plan.results else [])).rows
 
     # ------------------------------------------------------------ the loop
 
-    def run(self, todo: list[Run]) -> None:
+    def run(self, todo: Sequence[Run]) -> None:
         waiting = list(todo)
         while not self.is_over() and (waiting or self.busy()):
             self.start_runs(waiting)
@@ -196,9 +189,8 @@ class _Scheduler:
             return
         self.last_told = time.time()
         running = ", ".join(f"{worker.done:.0%}" for worker in self.busy())
-        done = self.summary.before + self.summary.measured
         left = "" if self.plan.minutes is None else f"; {max(0.0, self.deadline - time.time()):.0f} s left"
-        self.tell(f"{done} of {self.summary.total} runs measured; in progress: {running or 'none'}{left}")
+        self.tell(f"{self.recorder.done} runs measured; in progress: {running or 'none'}{left}")
 
     def busy(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.run is not None]
@@ -213,7 +205,7 @@ class _Scheduler:
                 return
             worker = next((worker for worker in self.workers if worker.run is None), None)
             startup = NEXT_STARTUP_SECONDS if worker else STARTUP_SECONDS
-            seconds = estimate_seconds(run.cell, self.machine, self.rows, startup)
+            seconds = estimate_seconds(run.cell, self.machine, self.recorder.rows, startup)
             trained = seconds_trained(self.state.runs / run.key)
             finishes = time.time() + max(0.1 * seconds, seconds - max(0.0, trained))
             if finishes > self.deadline and not self.has_room(run):
@@ -264,12 +256,12 @@ class _Scheduler:
                 continue
             self.finish(worker)
             if what == "row":
-                self.add(run, *content)
+                self.recorder.add(run, *content, at_once=self.machine.at_once)
             elif what == "failed" and not self.interrupted.is_set():
                 self.workers.remove(worker)
                 worker.ask_to_end()
                 worker.end(time.time() + END_SECONDS)
-                again += self.fail(run, content)
+                again += self.recorder.fail(run, content)
         return again
 
     def receive_from(self, worker: Worker) -> tuple[str, Any]:
@@ -285,25 +277,6 @@ class _Scheduler:
             self.summary.frames += worker.frames[1] - worker.frames[0]
         worker.run = None
         worker.finishes = NEVER
-
-    def add(self, run: Run, result: dict[str, Any], origin: dict[str, Any]) -> None:
-        # Where the state lies on this machine is of no interest to anybody else.
-        command = origin["command"].replace(str(self.state.work), "WORK").replace(str(self.state.folder), "STATE")
-        row = make_row(run, result, origin | {"command": command}, self.machine.at_once)
-        self.state.add(row, run)
-        self.rows.append(row)
-        self.summary.measured += 1
-        done = self.summary.before + self.summary.measured
-        self.tell(f"{done} of {self.summary.total}: {describe_row(row)}")
-
-    def fail(self, run: Run, reason: str) -> list[Run]:
-        self.attempts[run.key] = self.attempts.get(run.key, 0) + 1
-        if self.attempts[run.key] < ATTEMPTS:
-            self.tell(f"{run.key}: failed, trying once more: {reason}")
-            return [run]
-        self.tell(f"{run.key}: failed: {reason}")
-        self.summary.failed[run.key] = reason
-        return []
 
     # ------------------------------------------------------------ the end
 
@@ -330,12 +303,3 @@ class _Scheduler:
             limit = min(limit, self.end - 0.3 * (self.end - self.deadline))
         for worker in self.workers:
             worker.end(limit)
-
-
-def describe_row(row: Row) -> str:
-    """One line about a measured run."""
-    figures = ", ".join(
-        f"{name} {value:,.4g}" for name, value in row["figures"].items() if isinstance(value, int | float)
-    )
-    tests = {which: round(100 * test["success_rate"], 1) for which, test in row.get("test", {}).items()}
-    return f"{row['cell']} seed {row['seed']}: {figures}{f', test {tests}' if tests else ''}, {row['seconds']:.0f} s"

@@ -232,9 +232,7 @@ class State:
             content = stream[packed.offset : packed.offset + packed.size]
             if zlib.crc32(content) != packed.crc:
                 raise StudyError(f"the state in {self.folder} is damaged: {key} has changed; delete {INDEX} to drop it")
-            shutil.rmtree(self.runs / key, ignore_errors=True)
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                archive.extractall(self.runs / key)
+            unzip_run(content, self.runs / key)
         return list(runs)
 
     def pack(self, slice_row: Mapping[str, Any] | None = None) -> list[str]:
@@ -319,3 +317,10 @@ def zip_run(folder: Path) -> bytes:
         for file in files:
             archive.write(file, file.relative_to(folder))
     return buffer.getvalue()
+
+
+def unzip_run(content: bytes, folder: Path) -> None:
+    """Puts what `zip_run` returned into a folder, in place of what was there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(folder)

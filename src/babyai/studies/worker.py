@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from babyai.studies.cells import Run
-from babyai.studies.measure import measure
+from babyai.studies.measure import Report, measure
 
 NEVER = float("inf")
 
@@ -83,7 +83,10 @@ def _work(connection: Connection, device: str, threads: int) -> None:
 
         torch.set_num_threads(threads)
         while (task := connection.recv()) is not None:
-            connection.send(_measure(connection, device, *task))
+            run, folder, deadline = task
+            connection.send(
+                try_measure(run, folder, device, deadline, lambda *done: connection.send(("progress", done)))
+            )
 
 
 def _exit_with_parent() -> None:
@@ -94,11 +97,12 @@ def _exit_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _measure(connection: Connection, device: str, run: Run, folder: Path, deadline: float) -> tuple[str, Any]:
+def try_measure(run: Run, folder: Path, device: str, deadline: float, report: Report) -> tuple[str, Any]:
+    """Measures a run: ("row", (results, provenance)), ("unfinished", None) or ("failed", why); see `measure`."""
     from babyai.training.provenance import describe_provenance
 
     try:
-        result = measure(run, folder, device, deadline, lambda *done: connection.send(("progress", done)))
+        result = measure(run, folder, device, deadline, report)
         return ("unfinished", None) if result is None else ("row", (result, describe_provenance()))
     except Exception as error:
         logger.exception("%s failed", run.key)

@@ -1,5 +1,6 @@
 """The commands `babyai train imitation|dagger|online-dagger|ppo` and `babyai resume`."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -180,6 +181,11 @@ def run_all(algorithm: str, runs: Sequence[TrainingOptions], resumed: Sequence[b
     from babyai.console import console
 
     quiet = runs[0].quiet
+    # Of the processes that torchrun starts, the first one speaks.
+    if (rank := os.environ.get("RANK")) is not None and "TORCHELASTIC_RUN_ID" in os.environ:
+        if len(runs) > 1:
+            raise ValueError(f"torchrun trains one agent, not {len(runs)}; start it without torchrun to train several")
+        quiet = quiet or rank != "0"
     try:
         if len(runs) == 1:
             from babyai.training.fit import train_one
@@ -200,7 +206,7 @@ def run_all(algorithm: str, runs: Sequence[TrainingOptions], resumed: Sequence[b
             console().print("\n" + summarize(options, result))
     if failed := [result for result in results if result.error]:
         raise ValueError("; ".join(f"{result.folder}: {result.error}" for result in failed))
-    if any(result.interrupted for result in results):
+    if any(result.interrupted for result in results) and os.environ.get("RANK", "0") == "0":
         sys.exit("babyai: stopped before the end")
 
 

@@ -25,6 +25,7 @@ class Dagger(Imitation):
     """Imitation learning whose batches contain roll-ins. Log rows count them in `labelled_frames`."""
 
     name = "dagger"
+    supports_torchrun = False
 
     def open_batches(self, session: Session, source: DemoSource, lanes: int) -> tuple[Any, int]:
         """Demonstrations and roll-ins side by side."""

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from babyai.agents.checkpoint import load_config, load_tensors, load_weights, write_agent
 from babyai.agents.config import AnyConfig
 from babyai.agents.custom import build_policy
-from babyai.agents.device import Precision, find_device, find_precision, place_model
+from babyai.agents.device import Precision, find_precision, place_model
 from babyai.evaluation.evaluate import Evaluation, evaluate_levels
 from babyai.evaluation.players import AgentPlayer
 from babyai.seeds import VALIDATION_SEED
+from babyai.training.distributed import ProcessGroup, count_processes
 from babyai.training.interrupts import catch_interrupts
 from babyai.training.learner import Learner
 from babyai.training.optimizer import load_optimizer, save_optimizer
@@ -65,6 +66,8 @@ class Algorithm(ABC):
     """The name of the validation's success rate in log rows."""
     reward_breaks_ties: ClassVar[bool] = False
     """Whether, of two agents with the same success rate, the one with the higher reward is better."""
+    supports_torchrun: ClassVar[bool] = False
+    """Whether several processes can train one agent; see `babyai.training.distributed`."""
 
     learner: Learner
     frames_per_update: int
@@ -101,6 +104,9 @@ class Algorithm(ABC):
         """Whether to validate at this log row."""
         return True
 
+    def gather(self) -> None:  # noqa: B027
+        """Makes `tensors` of process 0 complete before it saves, where several processes train."""
+
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold besides policy and optimizer: tensors, restored in place."""
         return {}
@@ -136,6 +142,8 @@ def fit(
     Returns:
         The session, closed; everything that matters is in its folder.
     """
+    if count_processes() > 1 and not algorithm_class.supports_torchrun:
+        raise ValueError(f"torchrun trains by imitation only, not by {algorithm_class.name}; start it without torchrun")
     algorithm_class.check_options(options)
     with Session(options, algorithm_class.name, resume, display) as session:
         algorithm = algorithm_class(session)
@@ -167,14 +175,20 @@ def _train(session: "Session", algorithm: Algorithm, stop: Stop) -> None:
             seconds = time.perf_counter() - started
             frames = (algorithm.num_updates - first_update) * algorithm.frames_per_update
             row |= {"seconds": seconds, "frames_per_second": frames / seconds}
-            if algorithm.should_validate():
-                is_best = _validate(session, algorithm, row)
-            session.log(algorithm.progress, row)
+            if session.group.is_first:
+                if algorithm.should_validate():
+                    is_best = _validate(session, algorithm, row)
+                session.log(algorithm.progress, row)
             started = time.perf_counter()
             first_update = algorithm.num_updates
         ending = algorithm.is_finished() or session.should_stop(stop)
-        if is_best or ending or session.is_checkpoint_due():
-            session.save(algorithm, is_best)
+        saving = is_best or ending or session.is_checkpoint_due()
+        # Process 0 has validated, and its clock counts.
+        ending, saving = session.group.broadcast((ending, saving))
+        if saving:
+            algorithm.gather()
+            if session.group.is_first:
+                session.save(algorithm, is_best)
     session.finished = algorithm.is_finished()
 
 
@@ -194,7 +208,7 @@ def _validate(session: "Session", algorithm: Algorithm, row: dict[str, Any]) -> 
 
 
 class Session:
-    """A run in progress: its folder, its policy on its device, and the best validation so far.
+    """A run in progress: its folder, its policy on its device, the processes that train it, the best validation so far.
 
     Args:
         options: Options of the algorithm.
@@ -208,10 +222,10 @@ class Session:
     ) -> None:
         self.options = options
         self.agent_config = options.agent_config()
-        self.device = find_device(options.device)
-        self.precision: Precision = find_precision(
-            None if options.precision == "auto" else options.precision, self.device
-        )
+        self.group = ProcessGroup.join(options.device)
+        self.device = self.group.device
+        precision = None if options.precision == "auto" else options.precision
+        self.precision: Precision = find_precision(precision, self.device, training=True)
         # For the initial weights, and for layers that draw random numbers.
         torch.manual_seed(options.seed)
         policy = build_policy(self.agent_config)
@@ -227,6 +241,7 @@ class Session:
         self._started = time.monotonic()
         self._last_save = time.monotonic()
         with ExitStack() as stack:
+            stack.callback(self.group.close)
             self.run = stack.enter_context(self._open_run(algorithm, resume))
             # A run that is resumed may have been killed before its first checkpoint.
             if options.init_from is not None and resume and self.run.latest() is None:
@@ -234,13 +249,21 @@ class Session:
             self._interrupted = stack.enter_context(catch_interrupts())
             if display is None:
                 title = f"{algorithm} {options.levels}"
-                display = stack.enter_context(Panel(options.total, options.unit, title, quiet=options.quiet))
+                quiet = options.quiet or not self.group.is_first
+                display = stack.enter_context(Panel(options.total, options.unit, title, quiet=quiet))
             self._display = display
             self._stack = stack.pop_all()
 
     def _open_run(self, algorithm: str, resume: bool) -> Run:
         folder = self.options.run_folder(algorithm)
         config = asdict(self.options)
+        with self.group.first_alone():
+            if not self.group.is_first:
+                # Process 0 has prepared it, and writes to it.
+                return Run(folder)
+            return self._open_own_run(folder, config, algorithm, resume)
+
+    def _open_own_run(self, folder: str, config: dict[str, Any], algorithm: str, resume: bool) -> Run:
         if not resume:
             return Run.create(folder, config, algorithm, tensorboard=self.options.tensorboard)
         may_change = self.options.resume_may_change
@@ -283,6 +306,7 @@ class Session:
 
     def restore(self, algorithm: Algorithm) -> None:
         """Brings policy, optimizer and algorithm to where the run's newest checkpoint was, if there is one."""
+        self.group.broadcast_tensors([*self.policy.parameters(), *self.policy.buffers()])
         latest = self.run.latest()
         if latest is None:
             return

@@ -20,11 +20,12 @@ from babyai.demos.replay import Replay
 from babyai.demos.sources import DemoSource, ExpertSource, FileSource
 from babyai.demos.store import DemoFile
 from babyai.seeds import VALIDATION_SEED, endless_demos_seed
+from babyai.training.distributed import ProcessGroup
 from babyai.training.fit import Algorithm, Session, Stop, fit
 from babyai.training.learner import Learner
 from babyai.training.options import BatchNorm, ImitationHyperparameters, ImitationOptions
 from babyai.training.prefetch import Prefetcher, page_locked_batches
-from babyai.tree import iter_named_leaves, tree_leaves
+from babyai.tree import iter_named_leaves, tree_leaves, tree_map
 
 FIELDS = (*OBSERVATION_FIELDS, "labels")
 METRICS = ("loss", "cross_entropy", "entropy", "accuracy")
@@ -61,6 +62,7 @@ class ImitationLearner:
         batch_norm: See `Learner`.
         precision: See `Learner`.
         cuda_graphs: See `Learner`.
+        group: The processes that train the policy, each on its own lanes; default: one.
     """
 
     def __init__(
@@ -73,7 +75,11 @@ class ImitationLearner:
         batch_norm: BatchNorm = "chunk",
         precision: Precision = "float32",
         cuda_graphs: bool = True,
+        group: ProcessGroup | None = None,
     ) -> None:
+        self.group = group or ProcessGroup()
+        self.lanes = self.group.own_lanes(lanes)
+        self.part = (self.lanes.stop - self.lanes.start) / lanes
         self.entropy_coef = entropy_coef
         self.learner = Learner(
             policy,
@@ -83,6 +89,7 @@ class ImitationLearner:
             batch_norm=batch_norm,
             precision=precision,
             cuda_graphs=cuda_graphs,
+            group=self.group,
         )
         self.state: State = new_state(policy, lanes)  # pyright: ignore[reportArgumentType]
         self.learn = self.learner.graph(self._learn, lambda: tree_leaves(self.state))
@@ -90,10 +97,13 @@ class ImitationLearner:
 
     def loss(self, unrolled: Unrolled, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy with the expert's actions, minus the entropy bonus."""
-        return imitation_loss(unrolled.logits, batch.labels.long(), self.entropy_coef)
+        loss, metrics = imitation_loss(unrolled.logits, batch.labels.long(), self.entropy_coef)
+        # Means over some of the lanes become parts of the means over all.
+        return (loss, metrics) if self.group.size == 1 else (self.part * loss, self.part * metrics)
 
     def _learn(self, batch: Batch) -> None:
-        copy_state(self.state, self.learner.gradient_step(batch, self.state))
+        state = tree_map(lambda tensor: tensor[self.lanes], self.state)
+        copy_state(state, self.learner.gradient_step(batch, state))
 
 
 class Imitation(Algorithm):
@@ -101,6 +111,7 @@ class Imitation(Algorithm):
 
     name = "imitation"
     fresh_validation = True
+    supports_torchrun = True
 
     def __init__(self, session: Session) -> None:
         options = session.options
@@ -108,7 +119,8 @@ class Imitation(Algorithm):
         self.options = options
         self.hyper = options.resolve()
         self.updates_per_row = self.hyper.updates_per_epoch
-        source = open_source(options, session)
+        with session.group.first_alone():
+            source = open_source(options, session)
         lanes = count_lanes(self.hyper, source)
         self.batches, lanes = self.open_batches(session, source, lanes)
         self.core = ImitationLearner(
@@ -119,10 +131,11 @@ class Imitation(Algorithm):
             batch_norm=self.hyper.batch_norm,
             precision=session.precision,
             cuda_graphs=options.cuda_graphs,
+            group=session.group,
         )
         self.learner = self.core.learner
         self.frames_per_update = lanes * self.hyper.recurrence
-        self._prefetcher = Prefetcher(self.batches, session.device, FIELDS)
+        self._prefetcher = Prefetcher(self.batches, session.device, FIELDS, self.core.lanes)
         self._demos = 0
 
     @staticmethod
@@ -157,6 +170,10 @@ class Imitation(Algorithm):
         """Whether the epochs are over, or validation has stopped improving."""
         last = self.options.epochs * self.hyper.updates_per_epoch
         return self.num_updates >= last or self.validations_since_best > self.options.patience
+
+    def gather(self) -> None:
+        """Completes the recurrent state."""
+        self.core.group.gather_lanes(self.core.state)
 
     def tensors(self) -> dict[str, Tensor]:
         """The carried recurrent state and the metrics' sums."""

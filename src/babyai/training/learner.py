@@ -11,6 +11,7 @@ from babyai.agents.device import Precision
 from babyai.agents.policy import State, Unrolled, allows_cuda_graphs, unroll
 from babyai.agents.precision import MixedPrecision
 from babyai.batch import Batch
+from babyai.training.distributed import ProcessGroup
 from babyai.training.optimizer import make_adam, optimizer_state, set_learning_rate
 
 BatchNorm = Literal["chunk", "step"]
@@ -30,6 +31,7 @@ class Learner:
         batch_norm: What batch normalization averages over: all T steps of a batch ("chunk"), or each one ("step").
         precision: "float32", or "bf16" for mixed precision with weights in float32.
         cuda_graphs: Whether a GPU uses CUDA graphs and torch.compile.
+        group: The processes that train the policy. Each one's loss and metrics are its part of the whole; default: one.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class Learner:
         batch_norm: BatchNorm = "chunk",
         precision: Precision = "float32",
         cuda_graphs: bool = True,
+        group: ProcessGroup | None = None,
     ) -> None:
+        self.group = group or ProcessGroup()
         self.policy = policy
         self.loss = loss
         self.device = next(policy.parameters()).device
@@ -52,7 +56,7 @@ class Learner:
         self.max_grad_norm = max_grad_norm
         self.batch_norm = batch_norm
         self.precision: Precision = precision
-        self.cuda_graphs = cuda_graphs and allows_cuda_graphs(policy)
+        self.cuda_graphs = cuda_graphs and allows_cuda_graphs(policy) and self.group.size == 1
         self._num_loss_metrics = len(metrics)
         self._names = [*metrics, *(["gradient_norm"] if max_grad_norm is not None else [])]
         # How many gradient steps since the last call of `metrics`, and the sums of their metrics.
@@ -60,13 +64,14 @@ class Learner:
 
     def gradient_step(self, batch: Batch, state: State) -> State:
         """One step of Adam on a batch that continues from `state`; returns the state after the batch."""
-        with self.mixed.autocast():
+        with self.mixed.autocast(), self.group.whole_batch_norm():
             unrolled = unroll(self.mixed.compute, batch, state, step_by_step=self.batch_norm == "step")
         loss, metrics = self.loss(unrolled, batch)
         if metrics.shape != (self._num_loss_metrics,):
             names = ", ".join(self._names[: self._num_loss_metrics])
             raise ValueError(f"the loss returned metrics of shape {tuple(metrics.shape)}, but these are named: {names}")
         self.mixed.backward(loss)
+        metrics = self.group.add_gradients(self.policy, metrics)
         if self.max_grad_norm is not None:
             norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
             metrics = torch.cat([metrics, norm[None]])

@@ -62,7 +62,8 @@ class TrainingOptions:
     device: str = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
-    """Precision: bf16 is mixed precision with weights in float32; auto is bf16 on a GPU and float32 elsewhere."""
+    """Precision: bf16 is mixed precision with weights in float32; auto is bf16 on a GPU and on processors with bf16
+    instructions, float32 elsewhere."""
     cuda_graphs: bool = True
     """CUDA graphs and torch.compile on a GPU."""
     max_minutes: Annotated[float | None, DESCRIBED] = None

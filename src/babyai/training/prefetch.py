@@ -17,15 +17,19 @@ class Prefetcher:
         batches: Batches of NumPy arrays. Their memory may be reused once the next one is requested.
         device: Where the tensors go.
         fields: The fields of a batch that the learner needs; the others are not copied.
+        lanes: The lanes that the learner needs; default: all.
 
     Attributes:
         episodes: Number of episodes that started in the batches so far.
     """
 
-    def __init__(self, batches: Iterator[Batch], device: torch.device, fields: Sequence[str]) -> None:
+    def __init__(
+        self, batches: Iterator[Batch], device: torch.device, fields: Sequence[str], lanes: slice = slice(None)
+    ) -> None:
         self.batches = batches
         self.device = device
         self.fields = fields
+        self.lanes = lanes
         self.episodes = 0
         self._copy_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._copied = torch.cuda.Event() if device.type == "cuda" else None
@@ -37,8 +41,9 @@ class Prefetcher:
     def __next__(self) -> Batch:
         if self._copied is not None:
             self._copied.synchronize()
-        batch = next(self.batches).deduplicate_missions()
+        batch = next(self.batches)
         self.episodes += int(np.count_nonzero(batch.starts))
+        batch = batch.only(self.fields).select_lanes(self.lanes).deduplicate_missions()
         # A CUDA graph is captured for each shape, so on a GPU the number of words never decreases. Elsewhere it depends
         # on the missions alone, so that a resumed run computes what it would have computed.
         self._words = count_words(batch.missions, self._words if self.device.type == "cuda" else 0)
