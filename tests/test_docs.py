@@ -18,8 +18,11 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-# Pages whose blocks take half a minute: they train, or compile recipes.
-SLOW_PAGES = ("adding-a-level", "own-missions", "policies", "tutorial")
+# Pages whose blocks train, import torch, or compile recipes.
+SLOW_PAGES = (
+    *("adding-a-level", "agents", "evaluation", "map-agent", "own-missions", "policies", "studies"),
+    *("training", "tutorial", "watch"),
+)
 every_page_with_blocks = pytest.mark.parametrize(
     "page",
     [

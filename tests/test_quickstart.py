@@ -81,6 +81,7 @@ def test_the_result_is_the_same_each_time(tmp_path: Path) -> None:
     assert not torch.equal(weights(tmp_path), learned)
 
 
+@pytest.mark.long
 def test_an_interruption_leaves_the_older_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, SMALL)
     before = weights(tmp_path)

@@ -100,6 +100,7 @@ def assert_close_runs(first: Path, second: Path, options: ImitationOptions) -> N
         assert row["loss"] == pytest.approx(other["loss"], rel=1e-3)
 
 
+@pytest.mark.long
 def test_two_processes_train_what_one_trains(tmp_path: Path) -> None:
     one = imitation_options(tmp_path / "one", **AGENT, epochs=2)
     fit(one, Imitation)

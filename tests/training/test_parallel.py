@@ -56,6 +56,7 @@ def test_an_error_in_one_run_is_reported_and_does_not_stop_the_other(tmp_path: P
 
 @posix_only
 @pytest.mark.usefixtures("one_thread_each")
+@pytest.mark.long
 def test_parallel_runs_stopped_by_sigterm_and_resumed_end_like_runs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

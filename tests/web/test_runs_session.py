@@ -194,6 +194,7 @@ def test_a_session_does_not_wait_for_another_that_reads(session: RunsSession) ->
 # ---------------------------------------------------------------- studies
 
 
+@pytest.mark.long
 def test_results_of_studies_are_those_of_the_report(session: RunsSession) -> None:
     answer = tell(session, do="study")
     report = make_report(RESULTS)
