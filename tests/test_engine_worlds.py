@@ -147,6 +147,7 @@ def mixed() -> Engine:
     return Engine([CUSTOM, "GoToLocal"], 6)
 
 
+@pytest.mark.long
 def test_custom_and_catalog_levels_share_a_batch(mixed: Engine) -> None:
     mixed.reset(0)
     alone = Engine("GoToLocal", 6)

@@ -337,6 +337,7 @@ def start(package: Path, seconds: float) -> subprocess.Popen[str]:
 
 @pytest.mark.compiled
 @pytest.mark.skipif(os.name != "posix", reason="there are no file locks")
+@pytest.mark.long
 def test_several_processes_wait_for_one_compiler(package: Path) -> None:
     processes = [start(package, 3) for _ in range(3)]
     outputs = [process.communicate(timeout=600) for process in processes]
@@ -347,6 +348,7 @@ def test_several_processes_wait_for_one_compiler(package: Path) -> None:
 
 @pytest.mark.compiled
 @pytest.mark.skipif(os.name != "posix", reason="there are no file locks")
+@pytest.mark.long
 def test_a_killed_compiler_blocks_nobody(package: Path) -> None:
     first = start(package, 1000)
     assert first.stdout is not None and first.stdout.readline() == "compiling\n"

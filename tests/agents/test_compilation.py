@@ -105,7 +105,7 @@ def test_the_context_is_restored_and_belongs_to_one_thread() -> None:
     assert not is_compiling_enabled()
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True], ids=["eval", "train"])
 @pytest.mark.parametrize(
     ("size", "functions"), [("small", ALWAYS_COMPILED | SMALL_COMPILED), ("big", ALWAYS_COMPILED | BIG_COMPILED)]
 )

@@ -46,7 +46,7 @@ CHANGES = [change_by_operator, change_by_copy, change_by_index, change_by_view, 
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("is_parameter", [False, True])
+@pytest.mark.parametrize("is_parameter", [pytest.param(False, marks=pytest.mark.long), True])
 def test_only_an_undeclared_change_raises(change: Any, is_parameter: bool) -> None:
     tensor = nn.Parameter(torch.zeros(3, 5)) if is_parameter else torch.zeros(3, 5)
     with torch.no_grad():
@@ -129,7 +129,7 @@ def test_an_error_inside_is_passed_on() -> None:
         raise KeyError("inside")
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True], ids=["eval", "train"])
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("settings", [{}, {"size": "big", "memory_dim": 24}, {"memory_dim": 0}])
 def test_an_actor_declares_all_that_it_changes(settings: dict[str, Any], precision: Any, training: bool) -> None:

@@ -25,7 +25,10 @@ def assert_close(given: Unrolled, expected: Unrolled, tolerance: float = 1e-5) -
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(
     "settings",
-    [{}, BIG, {"memory_dim": 0}, ALL_INPUTS, BIG | ALL_INPUTS, {"instruction": False}],
+    [
+        *({}, pytest.param(BIG, marks=pytest.mark.long), {"memory_dim": 0}),
+        *(pytest.param(ALL_INPUTS, marks=pytest.mark.long), BIG | ALL_INPUTS, {"instruction": False}),
+    ],
     ids=["small", "big", "no memory", "all inputs", "big, all inputs", "no instruction"],
 )
 def test_unrolling_equals_one_step_after_the_other(architecture: str, settings: dict[str, Any]) -> None:

@@ -150,7 +150,9 @@ def test_a_stopped_run_ends_like_an_undisturbed_one(
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"size": "big", "last_action": True, "protocol": "code"}], ids=["small", "big"]
+    "changes",
+    [{}, pytest.param({"size": "big", "last_action": True, "protocol": "code"}, marks=pytest.mark.long)],
+    ids=["small", "big"],
 )
 def test_the_papers_agent_resumes_imitation_to_the_bit(
     changes: dict[str, Any], tmp_path: Path, pretend: Pretend

@@ -476,6 +476,7 @@ def test_a_run_killed_at_random_ends_like_an_undisturbed_one(tmp_path: Path) -> 
 
 
 @posix_only
+@pytest.mark.long
 def test_a_run_killed_at_every_system_call_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
     steps = int(run_script(AT_EVERY_CALL, tmp_path))
     assert steps > 20

@@ -121,6 +121,7 @@ def test_the_expert_finishes_boss_level(page: Page) -> None:
     assert page.tab.get_attribute("#expert", "aria-pressed") == "false" and page.text("#plan") == "open the door"
 
 
+@pytest.mark.long
 def test_the_expert_can_be_interrupted(page: Page) -> None:
     page.open("level=BossLevel&seed=3")
     page.press("s", "s")
@@ -193,8 +194,15 @@ def test_a_wrong_file_name_is_explained(page: Page, server: Running) -> None:
 # ---------------------------------------------------------------- for everybody
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "dark"),
+        (1280, "light"),
+        pytest.param(360, "light", marks=pytest.mark.long),
+        pytest.param(1280, "dark", marks=pytest.mark.long),
+    ],
+)
 def test_every_screen_is_readable(browser: Any, server: Running, width: int, scheme: str) -> None:
     page = Page(browser, server, width, scheme)
     page.open(f"level={LEVEL}&seed=0")
