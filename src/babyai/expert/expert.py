@@ -83,11 +83,12 @@ class ExpertBatch:
     def advise_and_trace(self) -> tuple[np.ndarray, np.ndarray]:
         """The teacher's advice, and where it leads.
 
+        Paths are cells of a square of 51 x 51 around the agent, which faces up, numbered row by row from 25 behind and
+        25 to the left: the goal, then the path to it cell by cell, as far as they have been seen; -1 for none.
+
         Returns:
             advice: (N,) int64, as from `advise`.
-            paths: (N, 32) int16, cells of a square of 51 x 51 around the agent, which faces up, numbered row by row
-                from 25 behind and 25 to the left: the goal, then the path to it cell by cell, as far as they have been
-                seen; -1 for none.
+            paths: (N, 32) int16.
 
         Raises:
             ValueError: The style is not "teacher".
