@@ -218,6 +218,19 @@ def flip_bit(file: Path) -> None:
     file.write_bytes(content)
 
 
+def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
+    """Not even in the name of the checksum, which files of other programs may lack."""
+    path = tmp_path / "training.safetensors"
+    write_tensors(path, {"weight": torch.arange(5.0)}, {"metrics_bytes": "3", "state": "{}"})
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError):
+            read_tensors(path, checksum=True)
+
+
 def flip_last_bit(file: Path) -> None:
     """In a safetensors file these are the numbers, in JSON the last digit."""
     content = bytearray(file.read_bytes())

@@ -260,8 +260,12 @@ def write_tensors(
         temporary.write_bytes(data)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(path: Path, *, checksum: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors file, on the CPU, and its metadata.
+
+    Args:
+        path: The file.
+        checksum: Whether it must have a checksum. Files written by other programs have none.
 
     Raises:
         CheckpointError: It is damaged.
@@ -275,9 +279,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         metadata: dict[str, Any] = header.get("__metadata__", {})
     except Exception as error:  # The reader raises errors of many types, most of them its own.
         raise CheckpointError(f"{path} is damaged or truncated: {error}") from None
-    # Files written by other programs have no checksum.
     expected = metadata.pop("crc32", None)
-    if expected not in (None, _checksum(tensors, metadata)):
+    if expected != _checksum(tensors, metadata) and (checksum or expected is not None):
         raise CheckpointError(f"{path} is damaged: its checksum does not match")
     return tensors, metadata
 

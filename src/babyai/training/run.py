@@ -391,7 +391,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         CheckpointError: It is damaged or incomplete.
     """
     try:
-        model, _ = read_tensors(folder / MODEL)
+        model, _ = read_tensors(folder / MODEL, checksum=True)
         tensors, metadata = _read_parts(folder)
         return Checkpoint(folder, model, tensors, json.loads(metadata["state"]), int(metadata["metrics_bytes"]))
     except (FileNotFoundError, KeyError) as error:
@@ -418,9 +418,9 @@ def _write_parts(folder: Path, tensors: Mapping[str, Tensor], metadata: Mapping[
 
 def _read_parts(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What `_write_parts` wrote."""
-    tensors, metadata = read_tensors(folder / TENSORS)
+    tensors, metadata = read_tensors(folder / TENSORS, checksum=True)
     for number in range(1, int(metadata.get("parts", 1))):
-        tensors |= read_tensors(folder / _part_name(number))[0]
+        tensors |= read_tensors(folder / _part_name(number), checksum=True)[0]
     return tensors, metadata
 
 
