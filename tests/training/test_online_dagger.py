@@ -9,12 +9,13 @@ import torch
 
 from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.tokens import Frames
+from babyai.agents.map.tokens import Capacities, Frames
 from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.online_dagger import FrameLearner, train
 from babyai.training.options import OnlineDaggerOptions
 from babyai.training.run import read_rows
+from babyai.tree import tree_map
 
 
 def make_options(**settings: Any) -> OnlineDaggerOptions:
@@ -171,3 +172,30 @@ def test_impossible_options_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=name):
             make_options(**settings)
+
+
+def test_loss_and_gradient_can_be_captured() -> None:
+    """They never ask the device for the number of something, which CUDA graphs do not allow.
+
+    Tensors of the meta device have shapes but no values, so that this shows without a GPU.
+    """
+    rollouts = make_rollouts()
+    play(rollouts, 20)
+    labeled = rollouts.observe()
+    tokens = rollouts.policy.tokenize(labeled.frames, Capacities())
+    learner = FrameLearner(MapPolicy(32, 2, 2).to("meta"), make_options(), "float32")
+    tokens, labels = tree_map(lambda tensor: tensor.to("meta"), (tokens, labeled.labels))
+    loss, _ = learner._loss(learner.policy.decide_tokens(tokens), labels)
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in learner.policy.path.parameters())
+    with pytest.raises(NotImplementedError):
+        labels.actions[labels.actions > 0]
+
+
+def test_the_learning_rate_warms_up_and_decays() -> None:
+    options = make_options(batch_size=10, frames=1000, learning_rate=1.0, warm_up=4, decay_frames=200)
+    learner = FrameLearner(MapPolicy(32, 1, 2), options, "float32")
+    rates = []
+    for learner.num_steps in (0, 3, 50, 80, 90, 99, 200):
+        rates.append(learner._learning_rate())
+    assert rates == pytest.approx([0.25, 1.0, 1.0, 1.0, 0.5, 0.05, 0.0])

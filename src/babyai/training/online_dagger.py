@@ -4,8 +4,9 @@ Thousands of worlds are played, every frame is labeled by the expert and stored 
 gradient steps are made on random frames of it: one batch for each step of all worlds. The expert plays alone until the
 agent agrees with it on most frames; from then on they take turns (see `guided_rollouts`).
 
-The learning rate is constant after a warm-up, so that training can go on at any time. What is validated and saved is
-an exponential moving average of the weights.
+The learning rate is constant after a warm-up, so that training can go on at any time; a short branch with
+`decay_frames` makes the best of what has been learned. What is validated and saved is an exponential moving average of
+the weights.
 """
 
 import os
@@ -78,12 +79,18 @@ class FrameLearner:
 
     def learn(self, batch: LabeledFrames) -> None:
         """One gradient step."""
-        warm_up = min(1.0, (self.num_steps + 1) / self.options.warm_up)
-        set_learning_rate(self.optimizer, self.options.learning_rate * warm_up)
+        set_learning_rate(self.optimizer, self._learning_rate())
         tokens = self.policy.tokenize(batch.frames, self._capacities)
         self._step(tokens, batch.labels)
         self._update_average()
         self.num_steps += 1
+
+    def _learning_rate(self) -> float:
+        options = self.options
+        warm_up = (self.num_steps + 1) / options.warm_up
+        frames_left = options.frames - self.num_steps * options.batch_size
+        decay = frames_left / options.decay_frames if options.decay_frames else 1.0
+        return options.learning_rate * min(1.0, warm_up, max(0.0, decay))
 
     def mutated(self) -> list[Tensor]:
         """The tensors that a gradient step changes in place, but for the average."""

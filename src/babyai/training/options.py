@@ -297,9 +297,11 @@ class OnlineDaggerOptions(TrainingOptions):
     min_buffer: int = 100_000
     """Replay buffer's size in frames before the first gradient step."""
     learning_rate: float = 8e-4
-    """Learning rate of AdamW, constant after the warm-up."""
+    """Learning rate of AdamW, constant between warm-up and decay."""
     warm_up: int = 300
     """Learning-rate warm-up in gradient steps."""
+    decay_frames: int = 0
+    """Learning-rate decay: linearly to zero over the last frames, this many."""
     weight_decay: float = 1e-4
     """Weight decay of AdamW."""
     max_grad_norm: float = 1.0
@@ -336,7 +338,7 @@ class OnlineDaggerOptions(TrainingOptions):
             raise ValueError(
                 f"buffer_size must be at least the number of worlds, {self.worlds}, not {self.buffer_size}"
             )
-        for name in ("weight_decay", "progress_coef", "path_coef", "validate_every"):
+        for name in ("weight_decay", "progress_coef", "path_coef", "validate_every", "decay_frames"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         for name in ("take_over", "hand_back", "solo", "ema_decay", "expert_until"):
@@ -346,7 +348,8 @@ class OnlineDaggerOptions(TrainingOptions):
     @property
     def resume_may_change(self) -> tuple[str, ...]:
         """The options that may differ when a run is resumed."""
-        return (*super().resume_may_change, "frames", "validate_every", "threads", "solo", "learning_rate")
+        names = ("frames", "validate_every", "threads", "solo", "learning_rate", "decay_frames", "ema_decay")
+        return (*super().resume_may_change, *names)
 
     @property
     def total(self) -> float:

@@ -26,8 +26,9 @@ def path_losses(goal: Tensor, path: Tensor, tokens: Tokens, paths: Tensor) -> tu
     chosen = goal.flatten()[cells[:, 0].clamp(min=0)]
     losses = (_log_sum_exp(goal, tokens.patch_frame, len(paths)) - chosen) * is_target
     goal_loss = losses.sum() / is_target.sum().clamp(min=1)
-    on_path = torch.zeros(path.numel() + 1, device=path.device)
-    on_path[cells.flatten()] = 1.0  # what is not on the map goes to the last, which is dropped
+    nowhere = path.numel()  # where cells go that are not on the map
+    on_path = torch.zeros(nowhere + 1, device=path.device)
+    on_path.index_fill_(0, torch.where(cells >= 0, cells, nowhere).flatten(), 1.0)
     on_path = on_path[:-1].view_as(path)
     entropy = functional.binary_cross_entropy_with_logits(path, on_path, reduction="none")
     is_real = (tokens.patch_frame < len(paths))[:, None]

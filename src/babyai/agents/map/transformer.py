@@ -93,7 +93,10 @@ def attend_padded(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longe
     index, present = _pad(ends, longest)
     padded = [part[index].transpose(1, 2) for part in (query, key, value)]
     attended = functional.scaled_dot_product_attention(*padded, attn_mask=present[:, None, None, :])
-    return attended.transpose(1, 2)[present]
+    # Not `[present]`: how many there are must be known without asking the device, which a CUDA graph does not allow.
+    token = torch.arange(len(query), device=ends.device)
+    sequence = torch.searchsorted(ends[1:], token, right=True)
+    return attended.transpose(1, 2)[sequence, token - ends[sequence]]
 
 
 def attend_first_padded(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
