@@ -19,6 +19,7 @@ from babyai.agents.map.transformer import (
 from babyai.engine import Engine
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.online_dagger import FrameLearner, train
+from babyai.training.optimizer import optimizer_state
 from babyai.training.options import OnlineDaggerOptions
 from babyai.training.run import read_rows
 from babyai.tree import tree_leaves, tree_map
@@ -79,13 +80,18 @@ def test_packed_attention_is_padded_attention(dim: int, one_query: bool) -> None
         torch.testing.assert_close(one.grad.float(), other.grad, atol=5e-2, rtol=5e-2)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-3), ("bf16", 0.02)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 2e-3), ("bf16", 0.03)])
 def test_captured_gradient_steps_are_gradient_steps(precision: str, tolerance: float) -> None:
-    """Padded and replayed from CUDA graphs, or not: the losses of the same batches are the same."""
+    """Padded and replayed from CUDA graphs, or not: the same losses and gradients of the same batches.
+
+    The learning rate is tiny, because Adam makes the first steps with the sign of the gradient, and where that is
+    almost zero, rounding decides.
+    """
     losses = []
+    moments = []
     for cuda_graphs in (True, False):
         torch.manual_seed(0)
-        options = OnlineDaggerOptions(size="small", device="cuda", cuda_graphs=cuda_graphs, warm_up=1)
+        options = OnlineDaggerOptions(size="small", device="cuda", cuda_graphs=cuda_graphs, learning_rate=1e-7)
         policy = MapPolicy(64, 2, 2).to(CUDA)
         learner = FrameLearner(policy, options, precision)
         rollouts = GuidedRollouts(policy, ["BossLevel", "GoToObj"], 128, cuda_graphs=cuda_graphs)
@@ -93,10 +99,15 @@ def test_captured_gradient_steps_are_gradient_steps(precision: str, tolerance: f
         for _ in range(12):
             labeled = rollouts.observe()
             learner.learn(labeled)
-            metrics.append(list(learner.metrics().values()))
+            row = learner.metrics()
+            # At the start all actions are almost equally likely.
+            del row["accuracy"]
+            metrics.append(list(row.values()))
             rollouts.step(None)
         losses.append(metrics)
-    assert losses[0] == pytest.approx(losses[1], rel=tolerance, abs=tolerance)
+        moments.append(torch.cat([tensor.flatten() for tensor in optimizer_state(learner.optimizer)]))
+    np.testing.assert_allclose(losses[0], losses[1], rtol=tolerance, atol=tolerance)
+    assert torch.nn.functional.cosine_similarity(*moments, dim=0) > 1 - tolerance**2
 
 
 def test_captured_choices_are_choices() -> None:

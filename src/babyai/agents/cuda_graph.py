@@ -6,7 +6,7 @@ A model of this size is a few hundred short kernels, and launching them one by o
 import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -39,6 +39,8 @@ class CudaGraphFunction:
         compiled: Whether to compile the parts marked `@compilable`.
         exact: Whether convolutions in float32 use full precision instead of TF32.
         max_graphs: How many graphs to keep; the oldest is dropped first. Default: all.
+        alone: Whether no other thread changes tensors during the first capture. If one does, it cannot be checked
+            that all tensors are listed that the function changes.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class CudaGraphFunction:
         compiled: bool = False,
         exact: bool = False,
         max_graphs: int | None = None,
+        alone: bool = True,
     ) -> None:
         self.function = function
         self.device = device
@@ -59,6 +62,7 @@ class CudaGraphFunction:
         self.compiled = compiled
         self.exact = exact
         self.max_graphs = max_graphs
+        self._unchecked = alone
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
@@ -95,8 +99,9 @@ class CudaGraphFunction:
             stream, _ = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                with checking_mutations(tensor for tensor, _ in before):
+                with checking_mutations(tensor for tensor, _ in before) if self._unchecked else nullcontext():
                     self.function(*placed)
+                self._unchecked = False
                 for _ in range(WARM_UP_RUNS - 1):
                     self.function(*placed)
             graph = torch.cuda.CUDAGraph()

@@ -6,7 +6,11 @@ at random, and the agent more often hands back where it disagrees. Without that,
 goes around in circles. Solo episodes measure how often the agent fails on each level; levels are drawn accordingly.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,25 +29,29 @@ from babyai.seeds import VALIDATION_SEED
 from babyai.training.frame_buffer import NO_LABEL, LabeledFrames, Labels
 
 # CUDA graphs of the policy: one for each number of lanes, a multiple of this, and each size of the padded tokens.
-LANES_MULTIPLE = 256
+LANES_MULTIPLE = 512
 MAX_GRAPHS = 6
+# More room for tokens than where one learns: the numbers of agents and of their tokens vary more.
+SLACK = 3.0
 # A solo episode fails after this many steps, or this part of its time limit, whichever is more.
 SOLO_STEPS = 40
-SOLO_LIMIT = 0.3
+SOLO_LIMIT = 0.6
 # And after this many disagreements with the expert.
 SOLO_DISAGREEMENTS = 30
 # Probability that the agent hands back after a disagreement, in a mixed episode.
 HAND_BACK_DISAGREEING = 0.1
 # How much a solo episode changes the failure rate of its level, and the least weight of a level.
 FAILURE_RATE = 0.02
-LEAST_WEIGHT = 0.1
+LEAST_WEIGHT = 0.05
 
 
 class GuidedRollouts:
     """W worlds in which expert and agent play.
 
+    On a GPU they have a stream of their own, so that playing and learning overlap.
+
     Args:
-        policy: The policy that acts, with `remember` and `decide`, on its device.
+        policy: The policy, with `remember` and `decide`, on its device. A copy of it acts; see `copy_weights`.
         levels: The levels' names.
         worlds: W.
         rules: "paper" or "minigrid".
@@ -75,7 +83,7 @@ class GuidedRollouts:
         threads: int = 1,
         cuda_graphs: bool = True,
     ) -> None:
-        self.policy = policy
+        self.policy = deepcopy(policy)
         self.agent_plays = False
         self.solo = solo
         self.take_over = take_over
@@ -89,9 +97,13 @@ class GuidedRollouts:
         self._memory: Memory = policy.initial_state(worlds)
         self._initial: Memory = policy.initial_state(worlds)
         on_gpu = self.device.type == "cuda"
-        self._capacities = Capacities() if cuda_graphs and on_gpu else None
+        self._thread = ThreadPoolExecutor(1)
+        self._stream = torch.cuda.Stream(self.device) if on_gpu else None
+        self._generator = torch.Generator(self.device).manual_seed(seed)
+        # By number of lanes.
+        self._capacities = defaultdict(partial(Capacities, SLACK)) if cuda_graphs and on_gpu else None
         self._act = CudaGraphFunction(
-            self._choose, self.device, enabled=cuda_graphs, compiled=True, max_graphs=MAX_GRAPHS
+            self._choose, self.device, enabled=cuda_graphs, compiled=True, max_graphs=MAX_GRAPHS, alone=False
         )
         self._seed = seed
         self._chosen = torch.zeros(worlds, dtype=torch.long, pin_memory=on_gpu)
@@ -117,6 +129,36 @@ class GuidedRollouts:
     def num_worlds(self) -> int:
         """W."""
         return self.engine.num_worlds
+
+    def start_playing(self) -> Future[LabeledFrames]:
+        """One step of all worlds, in a thread of its own; returns the labeled frames before it.
+
+        They have been computed when the result is there.
+        """
+        if self._stream is not None:
+            # What the last step returned may still be in use.
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        return self._thread.submit(self._play)
+
+    def _play(self) -> LabeledFrames:
+        with torch.cuda.stream(self._stream):
+            labeled = self.observe()
+            chosen = self.choose(labeled.frames)
+        if self._stream is not None:
+            self._stream.synchronize()
+        self.step(chosen)
+        return labeled
+
+    @torch.no_grad()
+    def copy_weights(self, policy: Any) -> None:
+        """Takes over the weights of a policy, while nothing is played."""
+        mine = list(self.policy.parameters())
+        torch._foreach_copy_(mine, list(policy.parameters()))  # pyright: ignore[reportPrivateImportUsage]
+
+    def close(self) -> None:
+        """Stops the threads."""
+        self._thread.shutdown()
+        self.engine.close()
 
     @torch.no_grad()
     def observe(self) -> LabeledFrames:
@@ -144,12 +186,14 @@ class GuidedRollouts:
         count = len(lanes)
         if not count:
             return None
+        capacities = None
         if self._capacities is not None:
             # Some play twice, so that the number is one of few.
             lanes = np.resize(lanes, -(-count // LANES_MULTIPLE) * LANES_MULTIPLE)
+            capacities = self._capacities[len(lanes)]
         index = self._to_device(lanes)
-        tokens = self.policy.tokenize(Frames(*(part[index] for part in frames)), self._capacities)
-        uniforms = torch.rand(len(lanes), device=self.device)
+        tokens = self.policy.tokenize(Frames(*(part[index] for part in frames)), capacities)
+        uniforms = torch.rand(len(lanes), device=self.device, generator=self._generator)
         actions = self._act(tokens, self._to_device(self._is_greedy[lanes]), uniforms)
         return self._chosen[:count].copy_(actions[:count], non_blocking=True)
 

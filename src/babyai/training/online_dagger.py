@@ -10,8 +10,7 @@ the weights.
 """
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from copy import deepcopy
 from typing import Any
 
@@ -170,12 +169,12 @@ class OnlineDagger(Algorithm):
         )
         self.played = 0
         self._rows = 0
+        self._is_first = True
         self._min_buffer = options.min_buffer
         if options.init_from is not None:
             # The agent can play already.
             self.rollouts.restart(0, True, [1.0] * len(options.level_names))
             self._refill()
-        self._thread = ThreadPoolExecutor(1)
 
     @staticmethod
     def check_options(options: OnlineDaggerOptions) -> None:
@@ -185,44 +184,28 @@ class OnlineDagger(Algorithm):
 
     def close(self) -> None:
         """Stops the threads."""
-        self._thread.shutdown()
-        self.rollouts.engine.close()
+        self.rollouts.close()
 
     def update(self) -> None:
-        """One step of all worlds, and one gradient step."""
+        """One step of all worlds and, at the same time, one gradient step."""
         while self.buffer.size < min(self.buffer.capacity, self._min_buffer):
-            self._play_and(lambda: None)
-        self._play_and(self._learn)
+            self._store(self.rollouts.start_playing())
+        playing = self.rollouts.start_playing()
+        if self._is_first:
+            # Capturing the first CUDA graph checks which tensors are changed meanwhile.
+            playing.result()
+            self._is_first = False
+        self.learner.learn(self.buffer.sample(self.options.batch_size))
+        self._store(playing)
+        self.rollouts.copy_weights(self.learner.mixed.compute)
 
-    def _play_and(self, work: Callable[[], None]) -> None:
-        """One step of all worlds, while this thread does some work."""
-        labeled = self.rollouts.observe()
-        self.buffer.add(labeled)
-        chosen = self.rollouts.choose(labeled.frames)
-        stepped = self._thread.submit(self._step_worlds, chosen, self._record_event())
-        work()
-        stepped.result()
+    def _store(self, playing: Future[LabeledFrames]) -> None:
+        self.buffer.add(playing.result())
         self.played += self.options.worlds
-
-    def _record_event(self) -> torch.cuda.Event | None:
-        """An event that the GPU reaches when the actions are known."""
-        if not self.learner.on_gpu:
-            return None
-        event = torch.cuda.Event()
-        event.record(torch.cuda.current_stream(self.rollouts.device))
-        return event
-
-    def _step_worlds(self, chosen: Tensor | None, decided: torch.cuda.Event | None) -> None:
-        if decided is not None:
-            decided.synchronize()
-        self.rollouts.step(chosen)
 
     def _refill(self) -> None:
         """Fills half of the buffer first: all episodes have just started, and frames should not all be of that kind."""
         self._min_buffer = max(self.options.min_buffer, self.options.buffer_size // 2)
-
-    def _learn(self) -> None:
-        self.learner.learn(self.buffer.sample(self.options.batch_size))
 
     def metrics(self) -> dict[str, Any]:
         """The row of the last updates."""
@@ -268,5 +251,6 @@ class OnlineDagger(Algorithm):
         self.learner.num_steps = state["steps"]
         self._rows = state["rows"]
         self.played = state["played"]
+        self.rollouts.copy_weights(self.learner.mixed.compute)
         self.rollouts.restart(state["episodes"], state["agent_plays"], state["failures"])
         self._refill()

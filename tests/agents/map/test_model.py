@@ -18,6 +18,7 @@ from babyai.agents.map.tokens import (
     REACH,
     Capacities,
     Frames,
+    Sizes,
     frames_of,
     tokenize_frames,
 )
@@ -89,12 +90,15 @@ def test_padding_changes_nothing() -> None:
 
 def test_capacities_change_only_if_they_must() -> None:
     capacities = Capacities()
-    sizes = capacities.fit([10_000, 50])
-    assert sizes[0] >= 10_000 and sizes[1] >= 50
-    assert capacities.fit([10_200, 900]) == sizes
-    larger = capacities.fit([20_000, 50])
-    assert larger[0] >= 20_000
-    assert capacities.fit([10_000, 50]) == sizes
+    needed = Sizes(100_000, 20_000, 30_000, 500, 10_000, 50)
+    sizes = capacities.fit(needed)
+    assert all(size >= count for size, count in zip(sizes, needed, strict=True))
+    assert sizes.tokens < 1.1 * needed.tokens
+    assert capacities.fit(needed._replace(patches=103_000, traced=700)) == sizes
+    larger = capacities.fit(needed._replace(patches=110_000))
+    assert larger.patches >= 110_000 and larger[1:] == sizes[1:]
+    assert capacities.fit(needed) == larger
+    assert capacities.fit(Sizes(50_000, 10_000, 15_000, 500, 10_000, 50)).tokens < 0.6 * sizes.tokens
 
 
 def test_packed_attention_is_attention() -> None:

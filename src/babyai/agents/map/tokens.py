@@ -7,7 +7,6 @@ end without padding, because most of the map is unknown most of the time.
 The map is turned so that the agent faces up, and moved so that it stands in the middle of its patch.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,6 +29,10 @@ TRACES = 255 << 16
 VISITS = 255 << 24
 # Padding is divided into this many sequences, since attention takes time with the square of their length.
 PADDING_SEQUENCES = 256
+# Room for more of each sort than needed, as a part of it (see `Sizes`): little where padding costs time.
+SLACK = (0.04, 0.1, 0.1, 1.0, 0.5, 1.0)
+# Padded tokens are given less room if they have this many times what they are given at first.
+TOO_LARGE = 1.25
 # The columns of `Frames.pose`.
 POSITION = slice(0, 2)
 HEADING = 2
@@ -108,20 +111,6 @@ class Tokens(NamedTuple):
     word_at: Tensor
 
 
-class Capacities:
-    """Sizes to which tokens are padded, so that the same few shapes recur, which CUDA graphs need."""
-
-    def __init__(self) -> None:
-        self._sizes: tuple[int, ...] = ()
-
-    def fit(self, needed: Sequence[int]) -> tuple[int, ...]:
-        """At least the needed sizes: those of the last time, unless they are too small or much too large."""
-        pairs = list(zip(needed, self._sizes, strict=False))
-        if not pairs or any(size < count or size > 1.25 * count + 4096 for count, size in pairs):
-            self._sizes = tuple(_round_up(int(1.06 * count), 1024) for count in needed)
-        return self._sizes
-
-
 class Sizes(NamedTuple):
     """How many of each sort there are."""
 
@@ -136,6 +125,32 @@ class Sizes(NamedTuple):
     def tokens(self) -> int:
         """The number of tokens besides the agents'."""
         return self.patches + self.events + self.words
+
+
+class Capacities:
+    """Sizes to which tokens are padded, so that the same few shapes recur, which CUDA graphs need.
+
+    Args:
+        slack: How much more room than needed to make; 1 makes as much more as `SLACK` says.
+    """
+
+    def __init__(self, slack: float = 1.0) -> None:
+        self._slack = slack
+        self._sizes: Sizes | None = None
+
+    def fit(self, needed: Sizes) -> Sizes:
+        """At least the needed sizes: those of the last time, unless they are too small or much too large."""
+        roomy = Sizes(
+            *(
+                _round_up(int((1 + self._slack * slack) * count), 1024)
+                for count, slack in zip(needed, SLACK, strict=True)
+            )
+        )
+        if self._sizes is None or self._sizes.tokens > TOO_LARGE * roomy.tokens:
+            self._sizes = roomy
+        sorts = zip(needed, self._sizes, roomy, strict=True)
+        self._sizes = Sizes(*(size if size >= count else new for count, size, new in sorts))
+        return self._sizes
 
 
 class Present(NamedTuple):
@@ -235,7 +250,7 @@ def _count(present: Present) -> tuple[Sizes, int]:
 def _make_room(used: Sizes, capacities: Capacities) -> Sizes:
     """Room with padding: the last patch and the last event are, so that padding of other sorts can refer to them."""
     least = used._replace(patches=used.patches + 1, events=used.events + 1, words=used.words + PADDING_SEQUENCES)
-    return Sizes(*capacities.fit(least))
+    return capacities.fit(least)
 
 
 def _find_tokens(present: Present, used: Sizes, room: Sizes) -> list[Found]:

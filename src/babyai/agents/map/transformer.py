@@ -31,9 +31,11 @@ class Layer(nn.Module):
         return self._finish(hidden, attend(query, key, value, ends, longest))
 
     @compilable_dynamic
-    def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        projected = self.qkv(self.norm1(hidden)).view(len(hidden), 3, self.heads, -1)
-        return projected[:, 0], projected[:, 1], projected[:, 2]
+    def _project(self, hidden: Tensor) -> tuple[Tensor, ...]:
+        # Three products: slices of one would be put together again in the backward pass, kernel by kernel.
+        normed = self.norm1(hidden)
+        parts = zip(self.qkv.weight.chunk(3), self.qkv.bias.chunk(3), strict=True)
+        return tuple(functional.linear(normed, *part).view(len(hidden), self.heads, -1) for part in parts)
 
     @compilable_dynamic
     def _finish(self, hidden: Tensor, attended: Tensor) -> Tensor:
@@ -51,12 +53,10 @@ class ReadoutLayer(Layer):
         return self._finish(first, attend_from_first(query, key, value, ends, longest))
 
     @compilable_dynamic
-    def _project_first(self, first: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        dim = first.shape[1]
-        weight, bias = self.qkv.weight, self.qkv.bias
-        query = functional.linear(self.norm1(first), weight[:dim], bias[:dim])
-        projected = functional.linear(self.norm1(hidden), weight[dim:], bias[dim:]).view(len(hidden), 2, self.heads, -1)
-        return query.view(len(first), self.heads, -1), projected[:, 0], projected[:, 1]
+    def _project_first(self, first: Tensor, hidden: Tensor) -> tuple[Tensor, ...]:
+        inputs = (self.norm1(first), *[self.norm1(hidden)] * 2)
+        parts = zip(inputs, self.qkv.weight.chunk(3), self.qkv.bias.chunk(3), strict=True)
+        return tuple(functional.linear(*part).view(len(part[0]), self.heads, -1) for part in parts)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
