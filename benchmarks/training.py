@@ -28,7 +28,7 @@ from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
 from babyai.training.imitation import FIELDS, ImitationLearner, count_lanes, make_replay
 from babyai.training.options import ImitationOptions, PPOHyperparameters
-from babyai.training.parallel import mps_daemon
+from babyai.training.parallel import gpu_share, mps_daemon
 from babyai.training.ppo import PPO
 from babyai.training.prefetch import Prefetcher
 from babyai.training.provenance import describe_provenance
@@ -104,7 +104,7 @@ def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(count)
     times = context.Queue()
-    with mps_daemon(str(device)) as mps:
+    with mps_daemon(str(device), gpu_share("ppo", count)) as mps:
         processes = [
             context.Process(target=run_seed, args=(seed, str(device), updates, barrier, times)) for seed in range(count)
         ]
@@ -115,7 +115,8 @@ def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str
             process.join()
     slowest = [max(seconds for number, seconds in rounds if number == wanted) for wanted in range(ROUNDS)]
     frames = count * updates * PPOHyperparameters().frames_per_update
-    return {"seeds": count, "mps": mps, "frames_per_second": frames / min(slowest)}
+    share = {"share": gpu_share("ppo", count)} if mps else {}
+    return {"seeds": count, "mps": mps, **share, "frames_per_second": frames / min(slowest)}
 
 
 def run_seed(seed: int, device_name: str, updates: int, barrier: Any, times: Any) -> None:

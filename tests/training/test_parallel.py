@@ -20,7 +20,7 @@ from babyai.agents import device as devices
 from babyai.training import imitation, parallel, ppo
 from babyai.training.commands import spread_seeds
 from babyai.training.fit import RunResult, find_algorithm, train_one
-from babyai.training.parallel import mps_daemon, train_parallel
+from babyai.training.parallel import MPS_SHARE, gpu_share, mps_daemon, train_parallel
 from babyai.training.run import read_rows
 from tests.training.same import assert_same_run, newest
 from tests.training.short_runs import imitation_options, ppo_options
@@ -186,6 +186,21 @@ def test_the_daemon_runs_as_long_as_the_runs(daemon: Path) -> None:
         assert daemon.read_text().splitlines() == [f"start {pipe}"]
     assert daemon.read_text().splitlines() == [f"start {pipe}", f"quit {pipe}"]
     assert PIPE not in os.environ and LOG not in os.environ and not Path(pipe).exists()
+
+
+@posix_only
+def test_each_run_gets_a_share_of_the_gpu(daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(MPS_SHARE, raising=False)
+    with mps_daemon("cuda", gpu_share("ppo", 8)):
+        assert os.environ[MPS_SHARE] == "40"
+    with mps_daemon("cuda", gpu_share("ppo", 2)):
+        assert os.environ[MPS_SHARE] == "50"
+    with mps_daemon("cuda", gpu_share("imitation", 8)):
+        assert MPS_SHARE not in os.environ
+    monkeypatch.setenv(MPS_SHARE, "30")
+    with mps_daemon("cuda", gpu_share("ppo", 8)):
+        assert os.environ[MPS_SHARE] == "30"
+    assert os.environ[MPS_SHARE] == "30" and daemon.exists()
 
 
 @posix_only

@@ -98,14 +98,16 @@ def _run_here(
     groups: Sequence[Sequence[Run]], state: State, plan: Plan, recorder: Recorder, started: float
 ) -> dict[str, Any] | None:
     """Measures groups of runs on this machine; returns what running several at once brought, if any were trained."""
-    from babyai.training.parallel import mps_daemon
+    from babyai.training.parallel import gpu_share, mps_daemon
 
     machine = find_machine(plan)
     with catch_interrupts() as interrupted:
         for group in filter(None, groups):
             machine = find_machine(plan, group[0].cell.kind in ALONE)
             recorder.tell(f"{recorder.done} runs are measured; {machine.at_once} at once on {_describe(machine)}")
-            with mps_daemon(plan.device if machine.at_once > 1 else "cpu"):
+            kinds = {run.cell.kind for run in group}
+            share = gpu_share(kinds.pop(), machine.at_once) if len(kinds) == 1 else None
+            with mps_daemon(plan.device if machine.at_once > 1 else "cpu", share):
                 scheduler = _Scheduler(state, plan, machine, recorder, started, interrupted)
                 try:
                     scheduler.run(group)

@@ -8,7 +8,7 @@ from typing import Any
 # Key in results/training.json, heading, required and target frames per second.
 SPEED_COLUMNS = (
     ("ppo", "PPO, one run", 60_000, 100_000),
-    ("many", "PPO, 8 seeds", 120_000, 300_000),
+    ("many", "PPO, 8 seeds", 200_000, 300_000),
     ("imitation", "imitation, small", 250_000, 800_000),
     ("big", "imitation, big", 100_000, 300_000),
 )
@@ -78,6 +78,7 @@ def _parallel_lines(measurements: list[dict[str, Any]], table: Table) -> Lines:
         "one process, runs as generators that take turns": "generators",
         "processes without MPS": "processes",
         "processes with MPS": "mps",
+        "processes with MPS, each with 40 % of the GPU": "share",
     }
     groups = dict.fromkeys(entry["group"] for entry in measurements if "many" in entry)
     figures = {}
@@ -85,6 +86,7 @@ def _parallel_lines(measurements: list[dict[str, Any]], table: Table) -> Lines:
         # Before there was a choice, results did not say which way they used.
         if many := entry.get("many"):
             way = {None: "generators", False: "processes", True: "mps"}[many.get("mps")]
+            way = "share" if "share" in many else way
             figures[entry["group"], way] = many["frames_per_second"]
         for way, rate in entry.get("parallel", {}).items():
             figures[entry["group"], way] = rate

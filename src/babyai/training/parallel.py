@@ -24,6 +24,10 @@ from babyai.training.options import TrainingOptions
 from babyai.training.progress import ADVANCE_INTERVAL, Panel
 
 MPS_DAEMON = "nvidia-cuda-mps-control"
+MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+# The least part of a GPU, in percent, that a PPO run may use next to others. Its kernels are short, and disturb each
+# other less if each run keeps to a part: on an H200, 8 runs are 21 % faster in total with 40 than with 100 (25: 19 %).
+PPO_SHARE = 40
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +43,7 @@ def train_parallel(
     messages = context.Queue()
     title = f"{len(runs)} {algorithm} runs: {runs[0].levels}"
     with (
-        mps_daemon(runs[0].device),
+        mps_daemon(runs[0].device, gpu_share(algorithm, len(runs))),
         Panel(max(run.total for run in runs), runs[0].unit, title, quiet, runs=len(runs)) as panel,
     ):
         threads = max(1, (os.cpu_count() or 1) // len(runs))
@@ -141,11 +145,20 @@ def _forwarding_signals(processes: Sequence[Any]) -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
 
 
+def gpu_share(algorithm: str, runs: int) -> int | None:
+    """The percentage of a GPU that each of several runs may use; None for no limit."""
+    return max(PPO_SHARE, 100 // runs) if algorithm == "ppo" else None
+
+
 @contextlib.contextmanager
-def mps_daemon(device: str) -> Iterator[bool]:
+def mps_daemon(device: str, share: int | None = None) -> Iterator[bool]:
     """Starts NVIDIA's Multi-Process Service for the processes started within; yields whether it is running.
 
     Nothing is started if the device is not a GPU, or if a service is configured already (CUDA_MPS_PIPE_DIRECTORY).
+
+    Args:
+        device: "auto", "cpu" or "cuda".
+        share: The percentage of the GPU that each process may use, unless CUDA_MPS_ACTIVE_THREAD_PERCENTAGE says it.
     """
     from babyai.agents.device import find_device
 
@@ -166,6 +179,8 @@ def mps_daemon(device: str) -> Iterator[bool]:
         }
         for directory in environment.values():
             Path(directory).mkdir()
+        if share is not None and MPS_SHARE not in os.environ:
+            environment[MPS_SHARE] = str(share)
         os.environ.update(environment)
         try:
             started = subprocess.run([MPS_DAEMON, "-d"], capture_output=True, text=True, check=False)
