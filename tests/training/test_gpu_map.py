@@ -13,8 +13,8 @@ from babyai.agents.map.transformer import (
     attend,
     attend_first_padded,
     attend_from_first,
+    attend_packed,
     attend_padded,
-    varlen_attn,
 )
 from babyai.engine import Engine
 from babyai.training.guided_rollouts import GuidedRollouts
@@ -52,7 +52,7 @@ def test_the_captured_memory_is_the_memory() -> None:
         engine.step(actions, skip_done=True)
 
 
-@pytest.mark.skipif(varlen_attn is None, reason="needs torch 2.10 or newer")
+@pytest.mark.skipif(attend_packed is None, reason="needs Triton")
 @pytest.mark.parametrize("dim", [32, 64])
 @pytest.mark.parametrize("one_query", [False, True])
 def test_packed_attention_is_padded_attention(dim: int, one_query: bool) -> None:

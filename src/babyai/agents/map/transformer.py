@@ -7,9 +7,12 @@ from torch.nn import functional
 from babyai.agents.compilation import compilable_dynamic
 
 try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # before torch 2.10
-    varlen_attn = None
+    from babyai.agents.map.packed_attention import attend_packed
+except ImportError:  # Triton comes with torch for GPUs.
+    attend_packed = None
+
+# For which there is a kernel.
+HEAD_DIMS = (16, 32, 64, 128)
 
 
 class Layer(nn.Module):
@@ -61,31 +64,22 @@ class ReadoutLayer(Layer):
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
     """Attention within each packed sequence: (T, heads, dim of a head)."""
-    if can_pack(query):
-        return _attend_packed(query, key, value, ends, ends, longest, longest)
+    if attend_packed is not None and has_kernel(query):
+        return attend_packed(query, key, value, ends, ends, longest, longest)
     return attend_padded(query, key, value, ends, longest)
 
 
 def attend_from_first(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
     """Attention of one query per packed sequence: (B, heads, dim of a head)."""
-    if can_pack(query):
+    if attend_packed is not None and has_kernel(query):
         query_ends = torch.arange(len(ends), dtype=ends.dtype, device=ends.device)
-        return _attend_packed(query, key, value, query_ends, ends, 1, longest)
+        return attend_packed(query, key, value, query_ends, ends, 1, longest)
     return attend_first_padded(query, key, value, ends, longest)
 
 
-def can_pack(query: Tensor) -> bool:
-    """Whether there is a kernel for packed sequences."""
-    return varlen_attn is not None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
-
-
-def _attend_packed(
-    query: Tensor, key: Tensor, value: Tensor, query_ends: Tensor, ends: Tensor, longest_query: int, longest: int
-) -> Tensor:
-    assert varlen_attn is not None
-    attended = varlen_attn(query, key, value, query_ends, ends, longest_query, longest)
-    assert isinstance(attended, Tensor)
-    return attended
+def has_kernel(query: Tensor) -> bool:
+    """Whether there is a kernel for packed sequences with heads of this kind."""
+    return query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and query.shape[2] in HEAD_DIMS
 
 
 def attend_padded(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
