@@ -11,8 +11,9 @@ from babyai.import_path import is_import_path
 Architecture = Literal["original", "original_endpool", "original_endpool_res", "bow_endpool_res", "pixels_endpool_res"]
 Size = Literal["small", "big"]
 ARCHITECTURES: tuple[str, ...] = Architecture.__args__  # pyright: ignore[reportAttributeAccessIssue]
-# The architecture that draws a map.
+# The architecture that draws a map, and what an ablated one can do without.
 MAP = "map"
+MAP_PARTS = ("events", "places", "visits", "map")
 SIZES: tuple[str, ...] = Size.__args__  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -121,6 +122,8 @@ class MapConfig:
     """Number of layers."""
     heads: int = 4
     """Attention heads."""
+    without: str = ""
+    """What to leave out, for ablations: events, places, visits, map (beyond the view); several are joined by "+"."""
     pixels: bool = False
     """Always False: it reads symbolic views."""
 
@@ -132,8 +135,15 @@ class MapConfig:
                 f"dim must be a multiple of heads, up to 4096, and there are 1 to 64 layers, not dim {self.dim}, "
                 f"heads {self.heads}, layers {self.layers}"
             )
+        if unknown := [part for part in self.left_out if part not in MAP_PARTS]:
+            raise ValueError(f"a map agent cannot do without {unknown[0]!r}; choose from {', '.join(MAP_PARTS)}")
         if self.architecture != MAP or self.pixels:
             raise ValueError(f"a map agent has the architecture {MAP!r} and reads symbolic views")
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """`without` as a list."""
+        return tuple(filter(None, self.without.split("+")))
 
     @classmethod
     def of(cls, size: str = "big", **settings: object) -> "MapConfig":

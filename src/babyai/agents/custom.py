@@ -76,7 +76,7 @@ def build_policy(config: AnyConfig, own: type[nn.Module] | None = None) -> nn.Mo
     if isinstance(config, AgentConfig):
         return FilmLSTM(config)
     if isinstance(config, MapConfig):
-        return MapPolicy(config.dim, config.layers, config.heads)
+        return MapPolicy(config.dim, config.layers, config.heads, config.left_out)
     own = own or load_class(config.architecture)
     try:
         policy = own(**config.settings)

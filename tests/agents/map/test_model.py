@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from babyai.agents import Agent
+from babyai.agents.config import MAP_PARTS
 from babyai.agents.custom import check_contract, example_batch
 from babyai.agents.map import codes
 from babyai.agents.map.model import MapPolicy
@@ -88,6 +89,39 @@ def test_padding_changes_nothing() -> None:
         torch.testing.assert_close(gradient, same[name], msg=name)
 
 
+def test_parts_can_be_left_out() -> None:
+    frames = play_frames(60)
+    full = make_policy().tokenize(frames)
+    tokens = {part: MapPolicy(32, 1, 2, (part,)).tokenize(frames) for part in MAP_PARTS}
+    contents, places, traces, visits = full.patches.unbind(1)
+    assert len(full.event_kind) and visits.any() and len(set(places.flatten().tolist())) > 3
+
+    assert not len(tokens["events"].event_kind)
+    assert torch.equal(tokens["events"].patches, full.patches)
+
+    assert not tokens["visits"].patches[:, 3].any()
+    assert torch.equal(tokens["visits"].patches[:, :3], full.patches[:, :3])
+
+    without_places = tokens["places"]
+    assert set(without_places.patches[:, 1].flatten().tolist()) == {0, 1}
+    assert torch.equal(without_places.patches[:, 0], contents) and torch.equal(without_places.patches[:, 2], traces)
+    assert not (without_places.event_class % codes.NUM_PLACES).any() and (full.event_class % codes.NUM_PLACES).any()
+    assert set(without_places.carried_place.tolist()) <= {0, 1}
+
+    in_view = tokens["map"]
+    cells = torch.zeros(8, dtype=torch.long).index_add(0, in_view.patch_frame, (in_view.patches[:, 0] > 0).sum(1))
+    assert (cells <= 49).all() and cells.sum() < (contents > 0).sum()
+    # The agent stands in the lowest row of its view.
+    assert (in_view.patch_index // GRID).min() == GRID // 2
+
+
+def test_an_ablated_agent_stays_one(tmp_path: Path) -> None:
+    agent = Agent.create("map", size="small", seed=0, without="events+visits")
+    agent.save(tmp_path)
+    loaded = Agent.load(tmp_path)
+    assert isinstance(loaded.model, MapPolicy) and loaded.model.without == ("events", "visits")
+
+
 def test_capacities_change_only_if_they_must() -> None:
     capacities = Capacities()
     needed = Sizes(100_000, 20_000, 30_000, 500, 10_000, 50)
@@ -160,6 +194,8 @@ def test_an_agent_is_created_saved_and_loaded(tmp_path) -> None:
 def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="heads"):
         Agent.create("map", **settings)
+    with pytest.raises(ValueError, match="cannot do without 'compass'; choose from events"):
+        Agent.create("map", without="events+compass")
 
 
 def test_the_agent_of_the_package_plays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The map agent's network: a transformer over what it remembers and the words of the mission."""
 
 import threading
+from collections.abc import Collection
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -58,6 +59,7 @@ class MapPolicy(nn.Module):
         dim: Width of the transformer.
         layers: Number of layers.
         heads: Attention heads.
+        without: What to leave out, of `config.MAP_PARTS`.
     """
 
     # The number of tokens differs from batch to batch, which a CUDA graph does not allow.
@@ -65,11 +67,12 @@ class MapPolicy(nn.Module):
     # With how many worlds a GPU evaluates it fastest: its kernels are launched one by one.
     best_worlds = 2048
 
-    def __init__(self, dim: int = 256, layers: int = 6, heads: int = 4) -> None:
+    def __init__(self, dim: int = 256, layers: int = 6, heads: int = 4, without: Collection[str] = ()) -> None:
         super().__init__()
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads, but {dim} is none of {heads}")
         self.dim = dim
+        self.without = without
         self.embed = TokenEmbedding(dim)
         self.layers = nn.ModuleList(Layer(dim, heads) for _ in range(layers - 1))
         self.layers.append(ReadoutLayer(dim, heads))
@@ -128,7 +131,7 @@ class MapPolicy(nn.Module):
 
     def tokenize(self, frames: Frames, capacities: Capacities | None = None) -> Tokens:
         """The frames as tokens; see `tokenize_frames`."""
-        return tokenize_frames(frames, self.tables.vectors, capacities)
+        return tokenize_frames(frames, self.tables.vectors, capacities, self.without)
 
     def decide_tokens(self, tokens: Tokens) -> Decisions:
         """`decide` without what cannot be captured in a CUDA graph."""

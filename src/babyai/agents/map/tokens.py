@@ -7,6 +7,7 @@ end without padding, because most of the map is unknown most of the time.
 The map is turned so that the agent faces up, and moved so that it stands in the middle of its patch.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from babyai.agents.map import codes
 from babyai.agents.map.events import unpack_keys
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, Memory, place_of
+from babyai.world.view import VIEW_SIZE
 
 SIZE = codes.MAP_SIZE
 PATCH = 3
@@ -25,6 +27,7 @@ REACH = GRID * PATCH // 2
 NUM_PATCHES = GRID * GRID
 NUM_CELL_PLACES = 1 + codes.FOREIGN
 # Where a cell's features are in the number that packs them.
+PLACES = 255 << 8
 TRACES = 255 << 16
 VISITS = 255 << 24
 # Padding is divided into this many sequences, since attention takes time with the square of their length.
@@ -188,16 +191,20 @@ class Found(NamedTuple):
 
 
 @torch.no_grad()
-def tokenize_frames(frames: Frames, vectors: Tensor, capacities: Capacities | None = None) -> Tokens:
+def tokenize_frames(
+    frames: Frames, vectors: Tensor, capacities: Capacities | None = None, without: Collection[str] = ()
+) -> Tokens:
     """The tokens of frames.
 
     Args:
         frames: B frames.
         vectors: (4, 2), one step at each heading.
         capacities: Pad to these; default: no padding.
+        without: What to leave out, of `config.MAP_PARTS`.
     """
     pose = frames.pose.long()
-    present = _look(frames, vectors)
+    present = _leave_out(_look(frames, vectors), without)
+    carried_place = pose[:, CARRIED_PLACE]
     used, longest = _count(present)
     room = used if capacities is None else _make_room(used, capacities)
     padding = room.tokens - used.tokens
@@ -210,7 +217,7 @@ def tokenize_frames(frames: Frames, vectors: Tensor, capacities: Capacities | No
         ends=_end_sequences(present.tokens().sum(1), padding),
         steps=torch.arange(longest, device=pose.device),
         carried=pose[:, CARRIED],
-        carried_place=pose[:, CARRIED_PLACE],
+        carried_place=carried_place.clamp(max=1 + codes.OUTSIDE) if "places" in without else carried_place,
         last_actions=pose[:, LAST_ACTIONS] + 1,
         patches=torch.stack([cells >> shift & 255 for shift in (0, 8, 16, 24)], 1),
         patch_frame=torch.where(patches.is_real, patches.frame, len(pose)),
@@ -235,6 +242,31 @@ def _look(frames: Frames, vectors: Tensor) -> Present:
     kinds, things, neighbors = unpack_keys(frames.keys)
     classes = torch.cat([things[:, :, None], neighbors], 2) * events[:, :, None]
     return Present(grid, (grid != 0).any(2), events, frames.missions != 0, kinds, classes)
+
+
+def _leave_out(present: Present, without: Collection[str]) -> Present:
+    """For ablations: without the log, without places, without visits, without the map beyond what is in view."""
+    grid, classes, events = present.grid, present.classes, present.events
+    if "map" in without:
+        grid = grid * _in_view(grid.device)
+    if "visits" in without:
+        grid = grid & ~VISITS
+    if "places" in without:
+        grid = grid & ~PLACES | (grid != 0) * (1 + codes.OUTSIDE << 8)
+        classes = classes - classes % codes.NUM_PLACES + (classes > 0) * codes.OUTSIDE
+    if "events" in without:
+        events = torch.zeros_like(events)
+        classes = torch.zeros_like(classes)
+    return present._replace(grid=grid, patches=(grid != 0).any(2), events=events, classes=classes)
+
+
+def _in_view(device: torch.device) -> Tensor:
+    """(289, 9) whether a cell of the map around the agent is among the 7 x 7 in front of it."""
+    slot = torch.arange(NUM_PATCHES, device=device)[:, None]
+    cell = torch.arange(CELLS, device=device)
+    ahead = slot // GRID * PATCH + cell // PATCH - REACH
+    right = slot % GRID * PATCH + cell % PATCH - REACH
+    return (ahead >= 0) & (ahead < VIEW_SIZE) & (right.abs() <= VIEW_SIZE // 2)
 
 
 def _count(present: Present) -> tuple[Sizes, int]:
