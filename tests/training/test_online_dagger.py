@@ -9,7 +9,8 @@ import torch
 
 from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.tokens import Capacities, Frames
+from babyai.agents.map.tokens import Capacities, Frames, count_own_visits
+from babyai.training import online_dagger
 from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.online_dagger import FrameLearner, train
@@ -96,6 +97,43 @@ def test_solo_episodes_without_advice_are_failures() -> None:
     rollouts._finish_solo_episodes(np.arange(32) < 8)
     assert sum(rollouts._solo_episodes[0]) == 8 and sum(rollouts._solo_episodes[1]) == 0
     assert rollouts.failures.max() > 0
+
+
+def test_revisits_are_told_apart() -> None:
+    rollouts = make_rollouts(solo=1.0)
+    rollouts.restart(0, True, [1.0, 1.0])
+    poses: list[dict[bytes, int]] = [{} for _ in range(rollouts.num_worlds)]
+    expected = found = 0
+    for _ in range(30):
+        starts = rollouts._starts.copy()
+        played = rollouts.start_playing().result()
+        frames = played.all.frames
+        found += len(played.revisits.labels.actions)
+        for world in range(rollouts.num_worlds):
+            # All that the network reads, but for the counts and the last actions: the map, the pose, and the log.
+            state = frames.cells[world, :3].numpy().tobytes() + frames.pose[world, :13].numpy().tobytes()
+            if starts[world]:
+                poses[world].clear()
+            expected += state in poses[world]
+            poses[world][state] = 1
+        assert (count_own_visits(played.revisits.frames) > 1).all()
+    rollouts.close()
+    assert found == expected > 20
+
+
+def test_batches_have_their_share_of_revisits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(online_dagger, "MIN_REVISITS", 3)
+    shares = []
+
+    def learn(self: FrameLearner, batch: LabeledFrames) -> None:
+        shares.append((count_own_visits(batch.frames) > 1).float().mean().item())
+        self.num_steps += 1
+
+    monkeypatch.setattr(FrameLearner, "learn", learn)
+    options = make_options(out=str(tmp_path / "run"), expert_until=0.0, revisit_fraction=0.5)
+    session = train(options)
+    assert read_rows(session.folder)[-1]["revisits"] > 3
+    assert min(shares[-50:]) >= 0.5
 
 
 def test_labels_are_the_teachers_advice() -> None:

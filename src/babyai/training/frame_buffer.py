@@ -29,6 +29,14 @@ class LabeledFrames(NamedTuple):
     labels: Labels
 
 
+class PlayedFrames(NamedTuple):
+    """The frames of one step of all worlds."""
+
+    all: LabeledFrames
+    revisits: LabeledFrames
+    """Those in which the agent has been in its pose before, since the map last changed."""
+
+
 class FrameBuffer:
     """The newest frames, in a ring.
 

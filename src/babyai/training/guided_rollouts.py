@@ -20,13 +20,14 @@ from torch import Tensor
 from babyai.agents.actor import choose_actions
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map.memory import Memory
-from babyai.agents.map.tokens import Capacities, Frames, Tokens, frames_of
+from babyai.agents.map.tokens import Capacities, Frames, Tokens, count_own_visits, frames_of
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
 from babyai.levels.catalog import Rules
 from babyai.seeds import VALIDATION_SEED
-from babyai.training.frame_buffer import NO_LABEL, LabeledFrames, Labels
+from babyai.training.frame_buffer import NO_LABEL, LabeledFrames, Labels, PlayedFrames
+from babyai.tree import tree_map
 
 # CUDA graphs of the policy: one for each number of lanes, a multiple of this, and each size of the padded tokens.
 LANES_MULTIPLE = 512
@@ -130,7 +131,7 @@ class GuidedRollouts:
         """W."""
         return self.engine.num_worlds
 
-    def start_playing(self) -> Future[LabeledFrames]:
+    def start_playing(self) -> Future[PlayedFrames]:
         """One step of all worlds, in a thread of its own; returns the labeled frames before it.
 
         They have been computed when the result is there.
@@ -140,14 +141,16 @@ class GuidedRollouts:
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
         return self._thread.submit(self._play)
 
-    def _play(self) -> LabeledFrames:
+    def _play(self) -> PlayedFrames:
         with torch.cuda.stream(self._stream):
             labeled = self.observe()
             chosen = self.choose(labeled.frames)
+            again = (count_own_visits(labeled.frames) > 1).nonzero()[:, 0]
+            revisits = tree_map(lambda tensor: tensor[again], labeled)
         if self._stream is not None:
             self._stream.synchronize()
         self.step(chosen)
-        return labeled
+        return PlayedFrames(labeled, revisits)
 
     @torch.no_grad()
     def copy_weights(self, policy: Any) -> None:

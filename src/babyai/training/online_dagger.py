@@ -4,6 +4,9 @@ Thousands of worlds are played, every frame is labeled by the expert and stored 
 gradient steps are made on random frames of it: one batch for each step of all worlds. The expert plays alone until the
 agent agrees with it on most frames; from then on they take turns (see `guided_rollouts`).
 
+An agent that plays with argmax actions fails by going around in circles. The teacher does not, so such frames are rare;
+a part of each batch is drawn from those in which the agent is where it has been before (`revisit_fraction`).
+
 The learning rate is constant after a warm-up, so that training can go on at any time; a short branch with
 `decay_frames` makes the best of what has been learned. What is validated and saved is an exponential moving average of
 the weights.
@@ -25,15 +28,19 @@ from babyai.agents.map.tokens import Capacities, Tokens
 from babyai.agents.precision import MixedPrecision
 from babyai.seeds import roll_in_seed
 from babyai.training.fit import Algorithm, Session, Stop, fit
-from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
+from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels, PlayedFrames
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.optimizer import make_adamw, optimizer_state, set_learning_rate
 from babyai.training.options import OnlineDaggerOptions
 from babyai.training.path_loss import path_losses
+from babyai.tree import tree_map
 
 METRICS = ("loss", "cross_entropy", "accuracy", "progress_loss", "goal_loss", "path_loss", "gradient_norm")
 # Updates between two log rows.
 ROW_UPDATES = 100
+# Frames in the buffer of revisits before it is drawn from, and its capacity as a part of the other one's.
+MIN_REVISITS = 1000
+REVISITS_PART = 10
 # CUDA graphs of a gradient step, one for each size of the padded tokens; each holds all activations.
 MAX_GRAPHS = 3
 
@@ -153,6 +160,7 @@ class OnlineDagger(Algorithm):
         self.frames_per_update = options.batch_size
         self.updates_per_row = ROW_UPDATES
         self.buffer = FrameBuffer(options.buffer_size)
+        self.revisits = FrameBuffer(max(1, options.buffer_size // REVISITS_PART))
         threads = options.threads or max(1, (os.cpu_count() or 1) - 2)
         self.rollouts = GuidedRollouts(
             self.learner.mixed.compute,
@@ -195,13 +203,23 @@ class OnlineDagger(Algorithm):
             # Capturing the first CUDA graph checks which tensors are changed meanwhile.
             playing.result()
             self._is_first = False
-        self.learner.learn(self.buffer.sample(self.options.batch_size))
+        self.learner.learn(self._sample())
         self._store(playing)
         self.rollouts.copy_weights(self.learner.mixed.compute)
 
-    def _store(self, playing: Future[LabeledFrames]) -> None:
-        self.buffer.add(playing.result())
+    def _store(self, playing: Future[PlayedFrames]) -> None:
+        played = playing.result()
+        self.buffer.add(played.all)
+        self.revisits.add(played.revisits)
         self.played += self.options.worlds
+
+    def _sample(self) -> LabeledFrames:
+        """A batch."""
+        count = self.options.batch_size
+        again = round(self.options.revisit_fraction * count) if self.revisits.size >= MIN_REVISITS else 0
+        if not again:
+            return self.buffer.sample(count)
+        return tree_map(lambda *parts: torch.cat(parts), self.buffer.sample(count - again), self.revisits.sample(again))
 
     def _refill(self) -> None:
         """Fills half of the buffer first: all episodes have just started, and frames should not all be of that kind."""
@@ -215,6 +233,7 @@ class OnlineDagger(Algorithm):
         self._rows += 1
         frames = self.learner.num_steps * self.options.batch_size
         counts = {"frames": frames, "played_frames": self.played, "episodes": self.rollouts.num_started}
+        counts["revisits"] = self.revisits.size
         return {**counts, **row, **self.rollouts.metrics()}
 
     @property

@@ -320,6 +320,8 @@ class OnlineDaggerOptions(TrainingOptions):
     """Hand-back probability: per step, that the agent hands back to the expert."""
     solo: float = 0.3
     """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds or is too slow."""
+    revisit_fraction: float = 0.08
+    """Revisit fraction: of each batch, from frames in which the agent is where it has been before, as in circles."""
     checkpoint_dtype: Literal["float32", "bf16"] = "bf16"
     """Dtype of checkpoints on disk; bf16 halves them, and worlds and buffer are not kept anyway."""
     validate_every: int = 10
@@ -341,7 +343,7 @@ class OnlineDaggerOptions(TrainingOptions):
         for name in ("weight_decay", "progress_coef", "path_coef", "validate_every", "decay_frames"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        for name in ("take_over", "hand_back", "solo", "ema_decay", "expert_until"):
+        for name in ("take_over", "hand_back", "solo", "ema_decay", "expert_until", "revisit_fraction"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
 
@@ -349,7 +351,7 @@ class OnlineDaggerOptions(TrainingOptions):
     def resume_may_change(self) -> tuple[str, ...]:
         """The options that may differ when a run is resumed."""
         names = ("frames", "validate_every", "threads", "solo", "learning_rate", "decay_frames", "ema_decay")
-        return (*super().resume_may_change, *names)
+        return (*super().resume_may_change, *names, "revisit_fraction")
 
     @property
     def total(self) -> float:

@@ -36,6 +36,8 @@ PADDING_SEQUENCES = 256
 SLACK = (0.04, 0.1, 0.1, 1.0, 0.5, 1.0)
 # Padded tokens are given less room if they have this many times what they are given at first.
 TOO_LARGE = 1.25
+# Which of `Frames.cells` are the visits.
+VISITS_PLANE = 3
 # The columns of `Frames.pose`.
 POSITION = slice(0, 2)
 HEADING = 2
@@ -69,6 +71,14 @@ def frames_of(memory: Memory, missions: Tensor) -> Frames:
     cells = torch.stack([memory.contents, memory.places, memory.traces, memory.visits], 1)
     times = torch.stack([memory.log.first, memory.log.last], 1)
     return Frames(cells, pose, memory.log.keys, times, missions)
+
+
+def count_own_visits(frames: Frames) -> Tensor:
+    """(B,) how often the agent has been in its pose since the map last changed: 1, 2, or 3 for more."""
+    pose = frames.pose.long()
+    row, column = (pose[:, POSITION] % SIZE).unbind(1)
+    lanes = torch.arange(len(pose), device=pose.device)
+    return frames.cells[lanes, VISITS_PLANE, row, column].long() >> 2 * pose[:, HEADING] & 3
 
 
 class Tokens(NamedTuple):
