@@ -1,7 +1,11 @@
 """A server in a thread, on a free port, and clients for it."""
 
 import json
+import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -61,6 +65,19 @@ def running(
         server.should_exit = True
         thread.join(30)
         listener.close()
+
+
+@contextmanager
+def own_process(*words: str) -> Iterator[str]:
+    """The address of a server in a process of its own, as it is for its users; without the scheme."""
+    command = [sys.executable, "-m", "babyai.cli", *words, "--no-browser", "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            assert server.stdout is not None
+            yield re.findall(r"http://([\d.:]+)/", server.stdout.readline())[0]
+        finally:
+            server.terminate()
 
 
 def ask(client: ClientConnection, **message: Any) -> dict[str, Any]:

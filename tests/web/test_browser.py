@@ -157,6 +157,22 @@ def test_a_checkpoint_is_watched(browser: Any, tmp_path: Path) -> None:
         assert page.complaints == []
 
 
+def test_an_agent_that_cannot_be_loaded_leaves_the_choice_as_it_was(browser: Any, tmp_path: Path) -> None:
+    Agent.create("bow_endpool_res", seed=0, memory_dim=16).save(tmp_path / "good")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "model.safetensors").write_bytes(b"nothing")
+    with running(tmp_path / "demos", agents=tmp_path) as server:
+        page = Page(browser, server)
+        page.open("level=GoToLocal&seed=1")
+        page.tab.select_option("#who", "good")
+        page.wait("#probs", "forward")
+        page.tab.select_option("#who", "damaged")
+        page.wait("#message", "damaged")
+        assert page.tab.input_value("#who") == "good" and page.tab.is_visible("#probs")
+        page.tab.close()
+    assert page.complaints == []
+
+
 def test_successes_are_recorded_and_replayed(page: Page, server: Running) -> None:
     path = server.folder / "browser.parquet"
     page.open(f"level={LEVEL}&seed=0")

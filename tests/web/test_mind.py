@@ -1,6 +1,8 @@
 """Watching an agent: it acts as in evaluation, whoever has played before; its name cannot lead out of the folder."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from babyai.agents.agent import Agent
 from babyai.evaluation.players import AgentPlayer
 from babyai.evaluation.watch import play_scenes
+from babyai.web.agent_pool import AgentPool
 from babyai.web.play_session import PlaySession
 
 LEVEL = "GoToObjS4"
@@ -44,17 +47,31 @@ def test_agents_and_runs_are_listed(session: PlaySession, tmp_path: Path) -> Non
     assert tell(PlaySession(tmp_path, tmp_path / "nothing"), do="agents")["names"] == []
 
 
-def test_listing_agents_needs_no_torch(agents: Path) -> None:
+def test_listing_agents_needs_no_torch(agents: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('there is no torch')")
     script = (
-        "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path; from babyai.web.play_session import PlaySession\n"
         f"session = PlaySession(Path('demos'), Path({str(agents)!r}))\n"
         "assert len(session.answer('{\"do\": \"agents\"}')['names']) == 3\n"
         'session.answer(\'{"do": "start", "level": "GoToObjS4", "seed": 0}\')\n'
         'print(session.answer(\'{"do": "choose", "agent": "small"}\')[\'message\'])\n'
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0 and "pip install 'babyai[agents]'" in done.stdout, done.stderr
+
+
+def test_the_server_does_not_import_torch(tmp_path: Path) -> None:
+    Agent.create("map", seed=0, layers=1).save(tmp_path / "map")
+    script = (
+        "import sys; from pathlib import Path; from babyai.web.play_session import PlaySession\n"
+        f"session = PlaySession(Path('demos'), Path({str(tmp_path)!r}))\n"
+        'session.answer(\'{"do": "start", "level": "GoToObjS4", "seed": 0}\')\n'
+        'session.answer(\'{"do": "choose", "agent": "map"}\')\n'
+        "assert session.answer('{\"do\": \"agent\"}')['mind']['map'] and 'torch' not in sys.modules\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
 
 
 @pytest.mark.parametrize("name", ["small", "run-1.b", "pixels"])
@@ -92,6 +109,25 @@ def test_its_memory_is_that_of_the_episode(session: PlaySession, name: str) -> N
     # Another mission, and another episode, start without memory.
     assert len(tell(session, do="instruct", mission="pick up a object")["mind"]["values"]) == 1
     assert len(tell(session, do="start", level=LEVEL, seed=5)["mind"]["values"]) == 1
+
+
+def test_undo_does_not_decide_on_the_episode_again(session: PlaySession, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(session, do="choose", agent="small")
+    thoughts = [tell(session, do="act", action=k % 2)["mind"] for k in range(6)]
+    decided = []
+    decide = AgentPool.decide
+    monkeypatch.setattr(AgentPool, "decide", lambda *each, **options: decided.append(1) or decide(*each, **options))
+    for before in thoughts[-2::-1]:
+        assert tell(session, do="undo")["mind"] == before
+    assert not decided
+    # As long as the memory of that step is kept; later, all steps are decided on again.
+    monkeypatch.setattr("babyai.web.mind.MAX_KEPT", 3)
+    for k in range(1, 6):
+        assert same(tell(session, do="act", action=k % 2)["mind"], thoughts[k])
+    assert len(decided) == 5
+    for before in thoughts[-2::-1]:
+        assert same(tell(session, do="undo")["mind"], before)
+    assert len(decided) > 5
 
 
 def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
@@ -135,6 +171,17 @@ def test_names_cannot_leave_the_folder(session: PlaySession, agents: Path, name:
     assert tell(session, do="act", action=0)["mind"] is None
     assert tell(session, do="agent") == {"type": "error", "message": "no agent has been chosen"}
     (agents / "linked").unlink()
+
+
+def test_checkpoints_of_a_run_cannot_lead_out_of_the_folder(session: PlaySession, agents: Path) -> None:
+    run = agents / "run-of-links"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "checkpoints" / "000000001").symlink_to(agents.parent / "outside")
+    try:
+        answer = tell(session, do="choose", agent="run-of-links")
+        assert answer["type"] == "error" and "leads out" in answer["message"]
+    finally:
+        shutil.rmtree(run)
 
 
 def test_code_that_a_checkpoint_names_is_not_run(session: PlaySession, agents: Path) -> None:

@@ -37,6 +37,7 @@ class Policy(Protocol):
 
     * `cuda_graphs`, bool: whether it can be captured in a CUDA graph. Default: True.
     * `pixels`, bool: whether it reads RGB frames (56 x 56) instead of symbolic views. Default: False.
+    * `best_worlds`, int: with how many worlds at once evaluation on a GPU is fastest. Default: `evaluate` chooses.
     * `float32_modules()`: the submodules whose weights stay in float32 when all others are converted to bf16. A policy
       that has it computes in the dtype of its weights; one without runs under `torch.autocast` in bf16.
     """

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "babyai_token"
+HTTP_PORT = 80
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 # What the page may load: its own files, nothing from elsewhere, no inline scripts.
 SECURITY_HEADERS = {
@@ -42,7 +43,7 @@ class Access:
         if self.hosts and host not in self.hosts:
             return f"this server is {self.hosts[0]}, not {host[:100]!r}"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _host_of(origin) != host:
             return "requests from other sites are refused"
         if self.token is not None and not self._has_token(headers, query):
             return "open the address that `babyai play` printed: it holds a token"
@@ -63,8 +64,19 @@ def make_access(host: str, port: int) -> Access:
     """Without a token on the loopback interface, where only this machine's users are; with a new one elsewhere."""
     if is_loopback(host):
         named = f"[{host}]" if ":" in host else host
-        return Access(tuple(f"{name}:{port}" for name in dict.fromkeys((named, *LOOPBACK_NAMES))))
+        names = tuple(dict.fromkeys((named, *LOOPBACK_NAMES)))
+        # Browsers leave out the port that is HTTP's own.
+        plain = names if port == HTTP_PORT else ()
+        return Access((*(f"{name}:{port}" for name in names), *plain))
     return Access((), secrets.token_urlsafe(16))
+
+
+def _host_of(origin: str) -> str | None:
+    """The host and port of an origin; None if it has none."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def is_loopback(host: str) -> bool:

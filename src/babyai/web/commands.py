@@ -1,8 +1,5 @@
 """The commands `babyai play` and `babyai runs`: one server, opened at different pages."""
 
-import contextlib
-import importlib
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,16 +70,6 @@ def runs(
     _serve(Folders(DEMOS, folder, results), "runs", {}, host, port, browser)
 
 
-def _import_torch(agents: Path) -> None:
-    """Imports torch if there are agents to watch: it takes seconds, in which sessions would have to wait."""
-    from babyai.web.mind import list_agents
-
-    # Without torch, the page says what to install when an agent is chosen.
-    if list_agents(agents):
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module("babyai.agents.checkpoint")
-
-
 def _serve(folders: "Folders", page: str, query: dict[str, str], host: str, port: int, browser: bool) -> None:
     """Serves until Ctrl-C."""
     import socket
@@ -91,6 +78,8 @@ def _serve(folders: "Folders", page: str, query: dict[str, str], host: str, port
 
     from babyai.console import console
     from babyai.web.access import make_access
+    from babyai.web.agent_pool import agent_pool
+    from babyai.web.mind import list_agents
     from babyai.web.server import make_server
 
     listener = _listen(socket, host, port)
@@ -103,10 +92,8 @@ def _serve(folders: "Folders", page: str, query: dict[str, str], host: str, port
     console().print(f"{'showing runs' if page else 'playing'} at {address}\nCtrl-C stops it")
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
-    # Sessions are answered in several threads, and for a single step of an agent more of them only cost time.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if not page:
-        _import_torch(folders.runs)
+    if not page and list_agents(folders.runs):
+        agent_pool().start()
     try:
         make_server(access, folders).run(sockets=[listener])
     except KeyboardInterrupt:

@@ -50,10 +50,10 @@ class Side:
             # The other side goes on.
             self._problem = str(problem)
 
-    def state(self) -> Message:
-        """What the page shows."""
+    def state(self, *, urgent: bool = True) -> Message:
+        """What the page shows; see `Game.state`."""
         assert self.game is not None
-        return self.game.state() | {"player": self.player, "problem": self._problem}
+        return self.game.state(urgent=urgent) | {"player": self.player, "problem": self._problem}
 
 
 class CompareSession(Session):
@@ -94,7 +94,7 @@ class CompareSession(Session):
         chosen = check_action(action) if needs_action else None
         for side in self._sides:
             side.step(chosen)
-        return self._state()
+        return self._state(urgent=needs_action)
 
     def _check_players(self, players: Any) -> list[str]:
         if not isinstance(players, list) or len(players) != 2 or not all(isinstance(each, str) for each in players):
@@ -106,8 +106,8 @@ class CompareSession(Session):
                 raise ValueError(f"unknown player {player[:80]!r}; expected {EXPERT}, {PERSON} or {AGENT}<name>")
         return players
 
-    def _state(self) -> Message:
-        states = [side.state() for side in self._sides]
+    def _state(self, *, urgent: bool = True) -> Message:
+        states = [side.state(urgent=urgent) for side in self._sides]
         turn = any(side.player == PERSON and side.playing for side in self._sides)
         over = not any(side.playing for side in self._sides)
         return {"type": "pair", "person": turn, "over": over, "sides": states}

@@ -98,7 +98,7 @@ class Game:
         if self._mind is None:
             raise ValueError("no agent has been chosen")
         if not self.recorder.done:
-            self._mind.follow(self.recorder)
+            self._mind.follow(self.recorder, urgent=False)
             self.act(self._mind.choice)
             self.helped = True
 
@@ -128,11 +128,15 @@ class Game:
         self.saved = True
         return rows
 
-    def state(self) -> dict[str, Any]:
-        """What the page shows."""
+    def state(self, *, urgent: bool = True) -> dict[str, Any]:
+        """What the page shows.
+
+        Args:
+            urgent: Whether somebody has pressed a key. Those who only watch an agent let it pass.
+        """
         actions = self.recorder.actions
         scene = take_scene(self.recorder.engine, action=actions[-1] if actions else None)
-        mind = None if self._mind is None else self._mind.follow(self.recorder)
+        mind = None if self._mind is None else self._mind.follow(self.recorder, urgent=urgent)
         page = {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions)}
         return page | {"mind": mind, "plan": self._plan} | describe_scene(scene)
 

@@ -78,7 +78,7 @@ class PlaySession(Session):
     def do_agent(self) -> Message:
         """Lets the chosen agent take the next action."""
         self._playing.let_agent_act()
-        return self._state()
+        return self._state(urgent=False)
 
     # ------------------------------------------------------------ missions
 
@@ -139,10 +139,10 @@ class PlaySession(Session):
             raise ValueError("no episode has been started")
         return self.game
 
-    def _state(self) -> Message:
+    def _state(self, *, urgent: bool = True) -> Message:
         """The state; a success is recorded first, if that is wanted."""
         game = self._playing
-        state = game.state()
+        state = game.state(urgent=urgent)
         if self._recording is not None and game.success and not game.saved:
             try:
                 with _writing:

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -34,6 +34,7 @@ GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, TRY_LATER = 1001, 1003, 1008, 1009, 10
 SCRIPTS = (
     *(
         "main.js",
+        "page.js",
         "compare.js",
         "runs.js",
         "study.js",
@@ -66,7 +67,14 @@ class Folders:
     """Results of studies."""
 
 
-def make_app(access: Access, folders: Folders, *, max_sessions: int = MAX_SESSIONS, max_idle: float = MAX_IDLE) -> Any:
+def make_app(
+    access: Access,
+    folders: Folders,
+    *,
+    max_sessions: int = MAX_SESSIONS,
+    max_idle: float = MAX_IDLE,
+    max_age: float = MAX_AGE,
+) -> Any:
     """The application.
 
     Args:
@@ -74,8 +82,11 @@ def make_app(access: Access, folders: Folders, *, max_sessions: int = MAX_SESSIO
         folders: What it reads and writes.
         max_sessions: How many sessions at once.
         max_idle: Seconds without a message after which a session ends.
+        max_age: Seconds after which a session ends in any case.
     """
     open_sessions: set[Session] = set()
+    # One for each session, so that those who wait for an agent do not keep others from being answered.
+    threads = ThreadPoolExecutor(max_sessions, "session")
     library = RunLibrary(folders.runs, folders.results)
     makers: dict[str, Callable[[], Session]] = {
         "/play": lambda: PlaySession(folders.demos, folders.runs),
@@ -89,9 +100,11 @@ def make_app(access: Access, folders: Folders, *, max_sessions: int = MAX_SESSIO
             await socket.close(TRY_LATER, f"there are {max_sessions} sessions already")
             return
         session = makers[socket.url.path]()
+        ends = time.monotonic() + max_age
+        loop = asyncio.get_running_loop()
         open_sessions.add(session)
         try:
-            await _serve(socket, session, max_idle)
+            await _serve(socket, lambda text: loop.run_in_executor(threads, _answer, session, text), max_idle, ends)
         except WebSocketDisconnect:
             # The page was closed while its message was being answered.
             pass
@@ -117,13 +130,19 @@ def make_server(access: Access, folders: Folders, **limits: Any) -> uvicorn.Serv
     return uvicorn.Server(config)
 
 
-async def _serve(socket: WebSocket, session: Session, max_idle: float) -> None:
-    """Answers messages until the player leaves or breaks a limit."""
+async def _serve(socket: WebSocket, answer: Callable[[str], Awaitable[str]], max_idle: float, ends: float) -> None:
+    """Answers messages until the player leaves or breaks a limit.
+
+    Args:
+        socket: The connection.
+        answer: Answers a message, in a thread: the first use of a level may compile it, and agents and disks are slow.
+        max_idle: Seconds without a message after which the session ends.
+        ends: When it ends in any case, as of `time.monotonic()`.
+    """
     limit = RateLimit()
-    ends = time.monotonic() + MAX_AGE
-    while time.monotonic() < ends:
+    while (left := ends - time.monotonic()) > 0:
         try:
-            received = await asyncio.wait_for(socket.receive(), max_idle)
+            received = await asyncio.wait_for(socket.receive(), min(max_idle, left))
         except TimeoutError:
             break
         if received["type"] == "websocket.disconnect":
@@ -136,8 +155,7 @@ async def _serve(socket: WebSocket, session: Session, max_idle: float) -> None:
         if not limit.allows():
             await socket.send_text(json.dumps(error("too many messages")))
             return await socket.close(POLICY, "too many messages")
-        # In a thread, because the first use of a level may compile it, and reading or saving waits for the disk.
-        await socket.send_text(await run_in_threadpool(_answer, session, text))
+        await socket.send_text(await answer(text))
     await socket.close(GOING_AWAY, "the session has ended; reload the page")
 
 

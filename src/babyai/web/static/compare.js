@@ -1,32 +1,17 @@
 // The page on which two players take steps at the same time, each in its own copy of the same world.
 
-import { Connection } from "./connection.js";
 import { ACTIONS, keyOf } from "./keyboard.js";
 import { fillLevels, showTask } from "./levels.js";
 import { showMind } from "./mind.js";
+import { askAndShow, connect, countDrawing, element, listItem, say } from "./page.js";
 import { Playback } from "./playback.js";
 import { drawWorld } from "./tiles.js";
 
-const element = (id) => document.getElementById(id);
 const SIGNS = { success: "✓", failure: "✗", timeout: "✗", playing: "…" };
 let pair = null;
 
 const playback = new Playback({ button: element("playing"), speed: element("speed"), shown: element("speed-value") });
-const connection = new Connection("compare", (reason) => {
-  playback.stop();
-  say(`${reason} Start it again and reload this page.`);
-});
-
-function say(text) {
-  element("message").textContent = text;
-  element("message").hidden = !text;
-}
-
-function listItem(text) {
-  const item = document.createElement("li");
-  item.textContent = text;
-  return item;
-}
+const connection = connect("compare", playback);
 
 // ------------------------------------------------------------ one side
 
@@ -90,20 +75,10 @@ function show(next) {
   element("hint").hidden = pair.over;
   element("playing").disabled = element("step").disabled = pair.person || pair.over;
   element("summary").textContent = pair.over ? `${sides.map((side) => side.ending()).join("; ")}.` : "";
-  document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
+  countDrawing();
 }
 
-async function ask(message) {
-  const answer = await connection.ask(message);
-  if (answer.type === "pair") {
-    say("");
-    show(answer);
-    return true;
-  }
-  if (answer.type === "error") say(answer.message);
-  playback.stop();
-  return false;
-}
+const ask = (message) => askAndShow(connection, playback, message, "pair", show);
 
 async function start(level, seed, own = null) {
   playback.stop();

@@ -1,24 +1,22 @@
 // The page: shows the state that the server sends, and sends what the player does.
 
-import { Connection } from "./connection.js";
 import { Demos } from "./demos.js";
 import { ACTIONS, keyOf } from "./keyboard.js";
 import { fillLevels, showTask } from "./levels.js";
 import { showMind } from "./mind.js";
 import { MissionInput } from "./mission.js";
+import { askAndShow, connect, countDrawing, element, listItem, say } from "./page.js";
 import { Playback } from "./playback.js";
 import { drawIcon, drawView, drawWorld } from "./tiles.js";
 
-const element = (id) => document.getElementById(id);
 // The state of the game; what is shown differs from it during a replay.
 let state = null;
 let shown = null;
+// The agent that the server lets watch; "" for none.
+let watching = "";
 
 const playback = new Playback({ button: element("expert"), speed: element("speed"), shown: element("speed-value") });
-const connection = new Connection("play", (reason) => {
-  playback.stop();
-  say(`${reason} Start it again and reload this page.`);
-});
+const connection = connect("play", playback);
 const mission = new MissionInput(connection, tryMission);
 const demos = new Demos(connection, replay);
 
@@ -55,35 +53,14 @@ function show(next) {
   element("plan-part").hidden = state.plan.length === 0;
   element("plan").replaceChildren(...state.plan.map(listItem));
   if (state.note) demos.note(state.note);
-  document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
+  countDrawing();
 }
 
 const sign = (outcome) => (outcome === "success" ? "✓" : "✗");
 
-function listItem(text) {
-  const item = document.createElement("li");
-  item.textContent = text;
-  return item;
-}
-
-function say(text) {
-  element("message").textContent = text;
-  element("message").hidden = !text;
-}
-
 // ------------------------------------------------------------ playing
 
-async function ask(message) {
-  const answer = await connection.ask(message);
-  if (answer.type === "state") {
-    say("");
-    show(answer);
-    return true;
-  }
-  if (answer.type === "error") say(answer.message);
-  playback.stop();
-  return false;
-}
+const ask = (message) => askAndShow(connection, playback, message, "state", show);
 
 async function start(level, seed, own = null) {
   playback.stop();
@@ -143,7 +120,9 @@ async function listAgents() {
 
 async function choose() {
   playback.stop();
-  if (!(await ask({ do: "choose", agent: element("who").value || null }))) element("who").value = "";
+  const agent = element("who").value;
+  if (await ask({ do: "choose", agent: agent || null })) watching = agent;
+  else element("who").value = watching;
 }
 
 function playExpert() {
