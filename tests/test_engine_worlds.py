@@ -161,6 +161,7 @@ def test_custom_and_catalog_levels_share_a_batch(mixed: Engine) -> None:
     play_on(mixed, scaled(200, least=40))
 
 
+@pytest.mark.long
 def test_custom_level_is_determined_by_its_seed(mixed: Engine) -> None:
     mixed.reset(3)
     first = mixed.worlds.copy()

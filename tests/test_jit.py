@@ -106,6 +106,7 @@ def test_editing_a_constant_or_a_helper_invalidates_the_cache(package: Path) -> 
 
 
 @pytest.mark.compiled
+@pytest.mark.long
 def test_bounds_are_checked_only_with_numba_boundscheck(package: Path) -> None:
     assert answer(package, READ) == "50"
     checked = run(package, READ, NUMBA_BOUNDSCHECK="1")
@@ -252,6 +253,7 @@ def damaged(data: bytes, damage: str) -> bytes:
 
 
 @pytest.mark.compiled
+@pytest.mark.long
 def test_a_damaged_file_is_compiled_again(package: Path) -> None:
     assert answer(package, ASK) == "1"
     [file] = compiled_files(package)

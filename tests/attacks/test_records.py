@@ -28,7 +28,7 @@ def attack(module: str, count: int, seed: int = 0, **environment: str) -> dict[s
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("module", ["snapshots", "levels"])
+@pytest.mark.parametrize("module", ["snapshots", pytest.param("levels", marks=pytest.mark.long)])
 def test_a_short_attack_is_survived(module: str) -> None:
     counted = attack(module, 1000)
     assert counted["refused"] > 300 and sum(counted.values()) > counted["refused"]

@@ -195,6 +195,7 @@ def test_second_call_is_rejected_while_the_first_is_collecting(tmp_path: Path, s
 
 @pytest.mark.compiled
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGKILL")
+@pytest.mark.long
 def test_collecting_resumes_after_being_killed_at_any_moment(tmp_path: Path, small_blocks: int) -> None:
     count = 1500
     rng = random.Random(0)

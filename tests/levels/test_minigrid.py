@@ -95,6 +95,7 @@ def test_other_view_sizes_match_minigrid(view_size: int) -> None:
         play(twin, InteractivePlayer(rng), scaled(100, least=20))
 
 
+@pytest.mark.long
 def test_done_actions_match_minigrid(monkeypatch: pytest.MonkeyPatch) -> None:
     # Minigrid reads its environment variable only at import time.
     monkeypatch.setattr(verifier, "use_done_actions", "1")

@@ -47,6 +47,7 @@ def key_of(world: np.record) -> str:
     return door.removeprefix("locked ").replace("door", "key")
 
 
+@pytest.mark.long
 def test_paper_rules_keep_the_locked_room_of_unlock_empty() -> None:
     engine = Engine("Unlock", MANY)
     engine.reset(0)

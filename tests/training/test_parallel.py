@@ -41,6 +41,7 @@ def one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_thread_each")
+@pytest.mark.long
 def test_an_error_in_one_run_is_reported_and_does_not_stop_the_other(tmp_path: Path) -> None:
     options = imitation_options(tmp_path / "trained", epochs=3)
     faulty = PATH.replace(":Tiny", ":Faulty")

@@ -135,6 +135,7 @@ def note_size(sizes: list[int], batch: list[Request]) -> list[Request]:
 # ---------------------------------------------------------------- processes that end
 
 
+@pytest.mark.long
 def test_a_crash_is_reported_and_the_game_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = AgentPool()
     monkeypatch.setattr("babyai.web.agent_pool.MAX_PROCESSES", 1)
@@ -158,6 +159,7 @@ def test_a_crash_is_reported_and_the_game_goes_on(tmp_path: Path, monkeypatch: p
     assert state["step"] == 0 and state["mind"]["probs"] == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.long
 def test_processes_end_with_the_program() -> None:
     """Even if it is killed."""
     script = (

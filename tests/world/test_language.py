@@ -77,7 +77,7 @@ missions = st.one_of(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(missions)
 def test_text_tokens_and_record_round_trip(mission):
     text = str(mission)

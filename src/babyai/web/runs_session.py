@@ -103,7 +103,7 @@ def _make_report(results: Path) -> Message:
     Raises:
         ValueError: It failed.
     """
-    command = [sys.executable, "-m", "babyai.web.study_results", str(results)]
+    command = [sys.executable, "-P", "-m", "babyai.web.study_results", str(results)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=MAX_SECONDS)
     except subprocess.TimeoutExpired:
