@@ -1,6 +1,7 @@
 """`benchmarks.map_agent`: steps next to the expert's, and what failures are."""
 
 import numpy as np
+import pytest
 
 from babyai.agents import Agent
 from babyai.engine import Engine
@@ -29,6 +30,7 @@ def test_all_levels_are_measured() -> None:
     assert set(PAPER_ORDER) | set(OTHERS) == set(LEVELS) and not set(PAPER_ORDER) & set(OTHERS)
 
 
+@pytest.mark.long
 def test_the_same_action_forever_is_going_around_in_circles() -> None:
     result = evaluate(Repeating(FORWARD), "GoToLocal", missions=40, first_seed=VALIDATION_SEED)
     endings = find_endings(Repeating(FORWARD), "GoToLocal", result.failed_seeds.tolist())

@@ -160,7 +160,7 @@ def test_the_map_is_turned_around_the_agent() -> None:
     tokens = tokenize_frames(
         frames_of(follower.memory, torch.from_numpy(follower.engine.missions)), follower.tables.vectors
     )
-    grid = torch.zeros(16, (GRID * PATCH), (GRID * PATCH), dtype=torch.long)
+    grid = torch.zeros(16, (GRID * PATCH), (GRID * PATCH), dtype=torch.int32)
     frame = torch.bucketize(tokens.patch_at, tokens.ends[1:].long(), right=True)
     for k in range(PATCH * PATCH):
         up = tokens.patch_index // GRID * PATCH + k // PATCH

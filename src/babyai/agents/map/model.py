@@ -205,15 +205,11 @@ class TokenEmbedding(nn.Module):
         later, since = tokens.event_rank.unbind(1)
         events = events + _look_up_both(self.event_rank[0], self.event_rank[1], later, since)
         words = _look_up_both(self.word, self.word_index, tokens.word, tokens.word_index)
-        total = len(agent) + len(patches) + len(events) + len(words)
-        hidden = torch.zeros((total, self.dim), dtype=patches.dtype, device=agent.device)
-        sorts = [
-            *((tokens.ends[: len(agent)].long(), agent), (tokens.patch_at, patches)),
-            *((tokens.event_at, events), (tokens.word_at, words)),
-        ]
-        for at, embedded in sorts:
-            hidden = hidden.index_copy(0, at, embedded.to(hidden.dtype))
-        return hidden
+        # All at once: one copy after the other would each have to be undone in the backward pass.
+        sorts = [part.to(patches.dtype) for part in (agent, patches, events, words)]
+        at = torch.cat([tokens.ends[: len(agent)].long(), tokens.patch_at, tokens.event_at, tokens.word_at])
+        hidden = torch.empty((len(at), self.dim), dtype=patches.dtype, device=patches.device)
+        return hidden.index_copy_(0, at, torch.cat(sorts))
 
     def _embed_cells(self, tokens: Tokens) -> Tensor:
         """(P, 9 * CELL_DIM). Few cells have traces or visits, so only those are looked up."""

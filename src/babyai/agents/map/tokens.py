@@ -26,10 +26,10 @@ GRID = 17
 REACH = GRID * PATCH // 2
 NUM_PATCHES = GRID * GRID
 NUM_CELL_PLACES = 1 + codes.FOREIGN
-# Where a cell's features are in the number that packs them.
-PLACES = 255 << 8
-TRACES = 255 << 16
-VISITS = 255 << 24
+# Where a cell's features are in the number that packs them: contents, places, traces, visits.
+SHIFTS = (0, 6, 10, 16)
+MASKS = (63, 15, 63, 255)
+_, PLACES, TRACES, VISITS = (mask << shift for mask, shift in zip(MASKS, SHIFTS, strict=True))
 # Padding is divided into this many sequences, since attention takes time with the square of their length.
 PADDING_SEQUENCES = 256
 # Room for more of each sort than needed, as a part of it (see `Sizes`): little where padding costs time.
@@ -229,7 +229,7 @@ def tokenize_frames(
         carried=pose[:, CARRIED],
         carried_place=carried_place.clamp(max=1 + codes.OUTSIDE) if "places" in without else carried_place,
         last_actions=pose[:, LAST_ACTIONS] + 1,
-        patches=torch.stack([cells >> shift & 255 for shift in (0, 8, 16, 24)], 1),
+        patches=torch.stack([cells >> shift & mask for shift, mask in zip(SHIFTS, MASKS, strict=True)], 1),
         patch_frame=torch.where(patches.is_real, patches.frame, len(pose)),
         patch_index=patches.slot,
         patch_at=patches.at,
@@ -262,7 +262,7 @@ def _leave_out(present: Present, without: Collection[str]) -> Present:
     if "visits" in without:
         grid = grid & ~VISITS
     if "places" in without:
-        grid = grid & ~PLACES | (grid != 0) * (1 + codes.OUTSIDE << 8)
+        grid = grid & ~PLACES | (grid != 0) * (1 + codes.OUTSIDE << SHIFTS[1])
         classes = classes - classes % codes.NUM_PLACES + (classes > 0) * codes.OUTSIDE
     if "events" in without:
         events = torch.zeros_like(events)
@@ -333,15 +333,17 @@ def _round_up(number: int, multiple: int) -> int:
 
 
 def _turn_map(cells: Tensor, pose: Tensor, vectors: Tensor) -> Tensor:
-    """The map around the agent: (B, 289, 9) int64, the four features of a cell in one number; 0 where unknown.
+    """The map around the agent: (B, 289, 9) int32, the four features of a cell in one number; 0 where unknown.
 
     Of a cell, only coordinates modulo 24 are known. Which they are follows from how far the map reaches.
     """
+    pose = pose.int()  # half as many bytes as int64
+    vectors = vectors.int()
     position = pose[:, POSITION]
     heading = pose[:, HEADING]
     _, _, behind, left = pose[:, EXTENT].unbind(1)
     lowest = -torch.stack([behind, left], 1)  # the smallest coordinates of the map
-    index = torch.arange(SIZE, device=cells.device)
+    index = torch.arange(SIZE, dtype=torch.int32, device=cells.device)
     coordinates = lowest[:, :, None] + (index - lowest[:, :, None]) % SIZE  # (B, 2, 24)
     ahead = coordinates[:, 0, :, None].expand(-1, SIZE, SIZE)
     right = coordinates[:, 1, None, :].expand(-1, SIZE, SIZE)
@@ -351,16 +353,17 @@ def _turn_map(cells: Tensor, pose: Tensor, vectors: Tensor) -> Tensor:
     side = vectors[(heading + 1) % 4][:, :, None, None]
     up = (offset_ahead * step[:, 0] + offset_right * step[:, 1] + REACH).clamp(0, 2 * REACH)
     across = (offset_ahead * side[:, 0] + offset_right * side[:, 1] + REACH).clamp(0, 2 * REACH)
-    contents, places, traces, visits = cells.long().unbind(1)
+    contents, places, traces, visits = cells.int().unbind(1)
     native = 1 + place_of(torch.stack([ahead, right], -1), pose[:, WALLS])
     places = torch.where(places == codes.NATIVE, native, places)
     turns = 2 * heading[:, None, None]
     visits = (visits >> turns | visits << (8 - turns)) & 255
-    packed = torch.where(contents > 0, contents | places << 8 | traces << 16 | visits << 24, 0)
+    features = zip((contents, places, traces, visits), SHIFTS, strict=True)
+    packed = torch.where(contents > 0, sum(feature << shift for feature, shift in features), 0)
     target = (up // PATCH * GRID + across // PATCH) * CELLS + up % PATCH * PATCH + across % PATCH
     grid = packed.new_zeros(len(cells), NUM_PATCHES * CELLS)
     # Cells fall on the same place only if the views are inconsistent: of a world that does not change any more.
-    grid.scatter_reduce_(1, target.flatten(1), packed.flatten(1), "amax")
+    grid.scatter_reduce_(1, target.flatten(1).long(), packed.flatten(1), "amax")
     return grid.view(-1, NUM_PATCHES, CELLS)
 
 
