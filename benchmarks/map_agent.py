@@ -51,10 +51,10 @@ def main() -> None:
     report = measure(player, levels, arguments.missions, arguments.failures)
     arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     for name, row in report["levels"].items():
-        print(
-            f"{name:24} {100 * row['success_rate']:6.2f} ({100 * row['low']:.2f} to {100 * row['high']:.2f})", end=" "
-        )
-        print(f"{row['steps_ratio']:.2f} x the expert's steps", row["endings"] or "")
+        rate, low, high = (100 * row[key] for key in ("success_rate", "low", "high"))
+        endings = ", ".join(f"{count} {ending}" for ending, count in row["endings"].items())
+        steps = "" if row["steps_ratio"] is None else f"{row['steps_ratio']:.2f} x the expert's steps"
+        print(f"{name:24} {rate:6.2f} ({low:.2f} to {high:.2f})  {steps}  {endings}")
     print(f"{report['missions_per_second']:.1f} missions/s")
 
 
@@ -84,17 +84,18 @@ def measure(player: AgentPlayer, levels: Sequence[str], missions: int, max_failu
     }
 
 
-def compare_steps(result: Evaluation, expert: Evaluation) -> float:
-    """The median, over missions that both solve, of the agent's steps divided by the expert's."""
+def compare_steps(result: Evaluation, expert: Evaluation) -> float | None:
+    """The median ratio of the agent's steps to the expert's, over missions that both solve; None if there are none."""
     both = (result.rewards > 0) & (expert.rewards > 0)
-    return float(np.median(result.lengths[both] / expert.lengths[both])) if both.any() else float("nan")
+    return float(np.median(result.lengths[both] / expert.lengths[both])) if both.any() else None
 
 
 def find_endings(player: Player, level: str, seeds: Sequence[int]) -> Counter[str]:
     """What the agent does at the end of failed missions: "circles" or "wanders", by whether states recur; and why.
 
-    The reason is "search" if the teacher would have to find something first, "target seen" if not, and "impossible" if
-    it has no advice any more.
+    The reason is "search" if the teacher would have to find something first, "target seen" if not, "impossible" if it
+    has no advice any more, and "over before its time" if the mission failed before its time limit. Rounding depends on
+    the number of worlds, so that a mission can be solved when it is replayed.
     """
     engine = Engine([level], len(seeds))
     engine.reset(np.array(seeds))
@@ -102,18 +103,21 @@ def find_endings(player: Player, level: str, seeds: Sequence[int]) -> Counter[st
     player.begin(engine)
     starts = np.ones(len(seeds), dtype=bool)
     states: list[list[bytes]] = [[] for _ in seeds]
-    reasons = [""] * len(seeds)
+    reasons = ["over before its time"] * len(seeds)
     while not engine.done.all():
         advice = teacher.advise()
-        for world in np.flatnonzero(~engine.done):
+        steps_left = engine.worlds.max_steps - engine.worlds.step_count
+        for world in np.flatnonzero(~engine.done & (steps_left <= LAST_STEPS)):
             states[world].append(describe_state(engine.worlds[world]))
-            reasons[world] = find_reason(engine, teacher, world) if advice[world] >= 0 else "impossible"
+            if steps_left[world] == 1:
+                reasons[world] = find_reason(engine, teacher, world) if advice[world] >= 0 else "impossible"
         engine.step(player.act(engine, starts), skip_done=True)
         starts = np.zeros(len(seeds), dtype=bool)
-    circles = [2 * len(set(list_[-LAST_STEPS:])) <= len(list_[-LAST_STEPS:]) for list_ in states]
-    return Counter(
-        f"{'circles' if circle else 'wanders'}, {reason}" for circle, reason in zip(circles, reasons, strict=True)
-    )
+    endings = Counter[str]()
+    for solved, last, reason in zip(engine.rewards > 0, states, reasons, strict=True):
+        how = "circles" if 2 * len(set(last)) <= len(last) else "wanders"
+        endings["solved when replayed" if solved else f"{how}, {reason}"] += 1
+    return endings
 
 
 def describe_state(world: np.record) -> bytes:

@@ -10,6 +10,7 @@ three. `--collect` appends a measurement to results/training.json.
 import argparse
 import json
 import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from babyai.evaluation.evaluate import evaluate
 from babyai.evaluation.players import AgentPlayer
 from babyai.training.imitation import FIELDS, ImitationLearner, count_lanes, make_replay
 from babyai.training.options import ImitationOptions, PPOHyperparameters
-from babyai.training.parallel import gpu_share, mps_daemon
+from babyai.training.parallel import MPS_SHARE, gpu_share, mps_daemon
 from babyai.training.ppo import PPO
 from babyai.training.prefetch import Prefetcher
 from babyai.training.provenance import describe_provenance
@@ -105,6 +106,7 @@ def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str
     barrier = context.Barrier(count)
     times = context.Queue()
     with mps_daemon(str(device), gpu_share("ppo", count)) as mps:
+        share = os.environ.get(MPS_SHARE)
         processes = [
             context.Process(target=run_seed, args=(seed, str(device), updates, barrier, times)) for seed in range(count)
         ]
@@ -115,8 +117,8 @@ def measure_many(device: torch.device, updates: int, count: int = 8) -> dict[str
             process.join()
     slowest = [max(seconds for number, seconds in rounds if number == wanted) for wanted in range(ROUNDS)]
     frames = count * updates * PPOHyperparameters().frames_per_update
-    share = {"share": gpu_share("ppo", count)} if mps else {}
-    return {"seeds": count, "mps": mps, **share, "frames_per_second": frames / min(slowest)}
+    limit = {"share": int(share)} if mps and share else {}
+    return {"seeds": count, "mps": mps, **limit, "frames_per_second": frames / min(slowest)}
 
 
 def run_seed(seed: int, device_name: str, updates: int, barrier: Any, times: Any) -> None:

@@ -10,7 +10,6 @@ import torch
 from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
 from babyai.agents.map.tokens import Capacities, Frames, count_own_visits
-from babyai.training import online_dagger
 from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.online_dagger import FrameLearner, train
@@ -52,6 +51,8 @@ def test_the_buffer_keeps_the_newest_frames() -> None:
     buffer.add(numbered_frames([4, 5, 6]))
     assert buffer.size == 5
     assert set(buffer.sample(300).labels.actions.tolist()) == {2, 3, 4, 5, 6}
+    buffer.add(numbered_frames(list(range(10, 20))))
+    assert set(buffer.sample(300).labels.actions.tolist()) == {15, 16, 17, 18, 19}
 
 
 def make_rollouts(**settings: Any) -> GuidedRollouts:
@@ -122,7 +123,6 @@ def test_revisits_are_told_apart() -> None:
 
 
 def test_batches_have_their_share_of_revisits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(online_dagger, "MIN_REVISITS", 3)
     shares = []
 
     def learn(self: FrameLearner, batch: LabeledFrames) -> None:

@@ -14,6 +14,7 @@ import pytest
 from babyai.agents.agent import Agent
 from babyai.evaluation.players import AgentPlayer
 from babyai.evaluation.watch import play_scenes
+from babyai.web import decisions
 from babyai.web.agent_pool import AgentPool
 from babyai.web.play_session import PlaySession
 
@@ -192,3 +193,26 @@ def test_code_that_a_checkpoint_names_is_not_run(session: PlaySession, agents: P
     finally:
         (agents / "custom" / "model.safetensors").unlink()
         (agents / "custom").rmdir()
+
+
+def test_the_game_goes_on_without_an_agent_that_is_gone(session: PlaySession, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(session, do="choose", agent="small")
+
+    def decide(*_: Any, **__: Any) -> None:
+        raise ValueError("it is gone")
+
+    monkeypatch.setattr(AgentPool, "decide", decide)
+    state = tell(session, do="act", action="left")
+    assert state["step"] == 1 and state["mind"] is None and state["note"] == "it is gone"
+    answer = tell(session, do="agent")
+    assert answer == {"type": "error", "message": "it is gone"}
+    assert tell(session, do="undo")["step"] == 0
+
+
+def test_a_checkpoint_that_is_replaced_is_not_mistaken_for_the_old_one(tmp_path: Path) -> None:
+    Agent.create(seed=0, memory_dim=16).save(tmp_path)
+    chosen = decisions.find_agent(tmp_path)
+    decisions._load.cache_clear()
+    os.utime(chosen.path, ns=(1, 1))
+    with pytest.raises(ValueError, match="has changed since this agent was chosen; choose it again"):
+        decisions._load(chosen)

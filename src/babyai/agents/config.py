@@ -123,7 +123,7 @@ class MapConfig:
     heads: int = 4
     """Attention heads."""
     without: str = ""
-    """What to leave out, for ablations: events, places, visits, map (beyond the view); several are joined by "+"."""
+    """Ablation: what to leave out, joined by "+": events, places, visits, map (but for the 7 x 7 cells in front)."""
     pixels: bool = False
     """Always False: it reads symbolic views."""
 
@@ -135,6 +135,8 @@ class MapConfig:
                 f"dim must be a multiple of heads, up to 4096, and there are 1 to 64 layers, not dim {self.dim}, "
                 f"heads {self.heads}, layers {self.layers}"
             )
+        if not isinstance(self.without, str):
+            raise ValueError(f"without must be a string such as 'events+visits', not {self.without!r}")
         if unknown := [part for part in self.left_out if part not in MAP_PARTS]:
             raise ValueError(f"a map agent cannot do without {unknown[0]!r}; choose from {', '.join(MAP_PARTS)}")
         if self.architecture != MAP or self.pixels:

@@ -39,8 +39,8 @@ class CudaGraphFunction:
         compiled: Whether to compile the parts marked `@compilable`.
         exact: Whether convolutions in float32 use full precision instead of TF32.
         max_graphs: How many graphs to keep; the oldest is dropped first. Default: all.
-        alone: Whether no other thread changes tensors during the first capture. If one does, it cannot be checked
-            that all tensors are listed that the function changes.
+        check_mutations: Whether to check, at the first capture, that `mutated` is complete. It cannot be checked if
+            another thread changes tensors meanwhile.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class CudaGraphFunction:
         compiled: bool = False,
         exact: bool = False,
         max_graphs: int | None = None,
-        alone: bool = True,
+        check_mutations: bool = True,
     ) -> None:
         self.function = function
         self.device = device
@@ -62,7 +62,7 @@ class CudaGraphFunction:
         self.compiled = compiled
         self.exact = exact
         self.max_graphs = max_graphs
-        self._unchecked = alone
+        self._must_check = check_mutations
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]] = {}
 
     def __call__(self, *inputs: Any) -> Any:
@@ -76,10 +76,6 @@ class CudaGraphFunction:
         leaves = tree_leaves(inputs, with_none=True)
         key = tuple(None if leaf is None else (leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in self._graphs:
-            if self.max_graphs is not None and len(self._graphs) >= self.max_graphs:
-                # It may still be replaying.
-                torch.cuda.synchronize(self.device)
-                del self._graphs[next(iter(self._graphs))]
             self._graphs[key] = self._capture(inputs)
         graph, places, outputs = self._graphs[key]
         for place, tensor in zip(places, leaves, strict=True):
@@ -93,15 +89,16 @@ class CudaGraphFunction:
 
     def _capture(self, inputs: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]:
         with _CAPTURE_LOCK, _cudnn_settings(self.device, self.exact), compiling(self.compiled):
+            self._make_room()
             placed = tree_map(lambda tensor: tensor.to(self.device, copy=True), inputs)
             before = [(tensor, tensor.detach().clone()) for tensor in self.mutated()]
             current = torch.cuda.current_stream()
             stream, _ = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                with checking_mutations(tensor for tensor, _ in before) if self._unchecked else nullcontext():
+                with checking_mutations(tensor for tensor, _ in before) if self._must_check else nullcontext():
                     self.function(*placed)
-                self._unchecked = False
+                self._must_check = False
                 for _ in range(WARM_UP_RUNS - 1):
                     self.function(*placed)
             graph = torch.cuda.CUDAGraph()
@@ -121,6 +118,13 @@ class CudaGraphFunction:
             # What was allocated on one stream and is used on the other must not be freed in between.
             torch.cuda.synchronize()
         return graph, tree_leaves(placed, with_none=True), outputs
+
+    def _make_room(self) -> None:
+        """Drops the oldest graph if there are enough; not while another thread captures, which forbids waiting."""
+        if self.max_graphs is not None and len(self._graphs) >= self.max_graphs:
+            # It may still be replaying.
+            torch.cuda.synchronize(self.device)
+            del self._graphs[next(iter(self._graphs))]
 
 
 @contextmanager

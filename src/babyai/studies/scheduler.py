@@ -106,7 +106,7 @@ def _run_here(
             machine = find_machine(plan, group[0].cell.kind in ALONE)
             recorder.tell(f"{recorder.done} runs are measured; {machine.at_once} at once on {_describe(machine)}")
             kinds = {run.cell.kind for run in group}
-            share = gpu_share(kinds.pop(), machine.at_once) if len(kinds) == 1 else None
+            share = gpu_share(kinds.pop(), min(machine.at_once, len(group))) if len(kinds) == 1 else None
             with mps_daemon(plan.device if machine.at_once > 1 else "cpu", share):
                 scheduler = _Scheduler(state, plan, machine, recorder, started, interrupted)
                 try:

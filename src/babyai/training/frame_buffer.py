@@ -55,6 +55,7 @@ class FrameBuffer:
 
     def add(self, new: LabeledFrames) -> None:
         """Stores frames; the oldest make room."""
+        new = tree_map(lambda tensor: tensor[-self.capacity :], new)
         count = len(new.labels.actions)
         if self._stored is None:
             self._stored = tree_map(lambda tensor: tensor.new_zeros((self.capacity, *tensor.shape[1:])), new)

@@ -32,8 +32,8 @@ from babyai.tree import tree_map
 # CUDA graphs of the policy: one for each number of lanes, a multiple of this, and each size of the padded tokens.
 LANES_MULTIPLE = 512
 MAX_GRAPHS = 6
-# More room for tokens than where one learns: the numbers of agents and of their tokens vary more.
-SLACK = 3.0
+# Room for padding, more than in learning, because the number of tokens varies more.
+ACTING_SLACK = 3.0
 # A solo episode fails after this many steps, or this part of its time limit, whichever is more.
 SOLO_STEPS = 40
 SOLO_LIMIT = 0.6
@@ -102,9 +102,9 @@ class GuidedRollouts:
         self._stream = torch.cuda.Stream(self.device) if on_gpu else None
         self._generator = torch.Generator(self.device).manual_seed(seed)
         # By number of lanes.
-        self._capacities = defaultdict(partial(Capacities, SLACK)) if cuda_graphs and on_gpu else None
+        self._capacities = defaultdict(partial(Capacities, ACTING_SLACK)) if cuda_graphs and on_gpu else None
         self._act = CudaGraphFunction(
-            self._choose, self.device, enabled=cuda_graphs, compiled=True, max_graphs=MAX_GRAPHS, alone=False
+            self._choose, self.device, enabled=cuda_graphs, compiled=True, max_graphs=MAX_GRAPHS, check_mutations=False
         )
         self._seed = seed
         self._chosen = torch.zeros(worlds, dtype=torch.long, pin_memory=on_gpu)
@@ -191,7 +191,7 @@ class GuidedRollouts:
             return None
         capacities = None
         if self._capacities is not None:
-            # Some play twice, so that the number is one of few.
+            # Some lanes are repeated, so that their number is a multiple, and few CUDA graphs are needed.
             lanes = np.resize(lanes, -(-count // LANES_MULTIPLE) * LANES_MULTIPLE)
             capacities = self._capacities[len(lanes)]
         index = self._to_device(lanes)
@@ -245,6 +245,7 @@ class GuidedRollouts:
         self.agent_plays = agent_plays
         self.failures[:] = failures
         self._rng = np.random.default_rng([self._seed, 0xDA66E2, num_started])
+        self._generator.manual_seed(self._seed + num_started)
         everywhere = np.ones(self.num_worlds, dtype=bool)
         self._start(everywhere)
         self._starts = everywhere

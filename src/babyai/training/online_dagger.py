@@ -38,9 +38,9 @@ from babyai.tree import tree_map
 METRICS = ("loss", "cross_entropy", "accuracy", "progress_loss", "goal_loss", "path_loss", "gradient_norm")
 # Updates between two log rows.
 ROW_UPDATES = 100
-# Frames in the buffer of revisits before it is drawn from, and its capacity as a part of the other one's.
-MIN_REVISITS = 1000
-REVISITS_PART = 10
+# The capacity of the buffer of revisits, as a part of the other one's, and how full it must be to be drawn from.
+REVISITS_PART = 0.1
+MIN_FILLED = 0.01
 # CUDA graphs of a gradient step, one for each size of the padded tokens; each holds all activations.
 MAX_GRAPHS = 3
 
@@ -160,7 +160,7 @@ class OnlineDagger(Algorithm):
         self.frames_per_update = options.batch_size
         self.updates_per_row = ROW_UPDATES
         self.buffer = FrameBuffer(options.buffer_size)
-        self.revisits = FrameBuffer(max(1, options.buffer_size // REVISITS_PART))
+        self.revisits = FrameBuffer(max(1, int(REVISITS_PART * options.buffer_size)))
         threads = options.threads or max(1, (os.cpu_count() or 1) - 2)
         self.rollouts = GuidedRollouts(
             self.learner.mixed.compute,
@@ -198,12 +198,14 @@ class OnlineDagger(Algorithm):
         """One step of all worlds and, at the same time, one gradient step."""
         while self.buffer.size < min(self.buffer.capacity, self._min_buffer):
             self._store(self.rollouts.start_playing())
+        # Before the other thread starts: while it captures a CUDA graph, nobody may use the default generator.
+        batch = self._sample()
         playing = self.rollouts.start_playing()
         if self._is_first:
             # Capturing the first CUDA graph checks which tensors are changed meanwhile.
             playing.result()
             self._is_first = False
-        self.learner.learn(self._sample())
+        self.learner.learn(batch)
         self._store(playing)
         self.rollouts.copy_weights(self.learner.mixed.compute)
 
@@ -216,8 +218,8 @@ class OnlineDagger(Algorithm):
     def _sample(self) -> LabeledFrames:
         """A batch."""
         count = self.options.batch_size
-        again = round(self.options.revisit_fraction * count) if self.revisits.size >= MIN_REVISITS else 0
-        if not again:
+        again = round(self.options.revisit_fraction * count)
+        if not again or self.revisits.size <= MIN_FILLED * self.revisits.capacity:
             return self.buffer.sample(count)
         return tree_map(lambda *parts: torch.cat(parts), self.buffer.sample(count - again), self.revisits.sample(again))
 

@@ -289,11 +289,11 @@ class OnlineDaggerOptions(TrainingOptions):
     frames: int = 100_000_000
     """Maximum number of frames to learn from."""
     worlds: int = 4096
-    """Parallel environments; one step of all of them precedes each gradient step."""
+    """Parallel environments; all of them make one step during each gradient step."""
     batch_size: int = 4096
     """Batch size in frames."""
     buffer_size: int = 1_000_000
-    """Replay buffer in frames (3 kB each), on the device."""
+    """Replay buffer in frames (3 kB each), on the device; a tenth more holds frames of revisits."""
     min_buffer: int = 100_000
     """Replay buffer's size in frames before the first gradient step."""
     learning_rate: float = 8e-4

@@ -86,7 +86,7 @@ class AgentPool:
     def _work(self, process: "AgentProcess") -> None:
         """Lets one process answer requests, as long as the program runs."""
         # Nobody is given to a process that is still starting.
-        with suppress(ValueError):
+        with suppress(Exception):
             process.call(import_torch)
         while True:
             with self._changed:
@@ -174,7 +174,7 @@ class AgentProcess:
 
 
 def _start_process() -> "subprocess.Popen[bytes]":
-    # It imports from where this program does, but never from the current folder.
+    # It imports from where this program does.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "babyai.web.agent_worker"],

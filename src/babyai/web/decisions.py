@@ -78,7 +78,11 @@ def _load(checkpoint: Checkpoint) -> Any:
     """The policy; loading never runs code that a checkpoint names."""
     from babyai.agents.checkpoint import load_policy
 
-    return load_policy(checkpoint.path)[0].eval()
+    file, changed = checkpoint
+    # A run that is being trained replaces its checkpoints.
+    if not file.is_file() or file.stat().st_mtime_ns != changed:
+        raise ValueError(f"{file} has changed since this agent was chosen; choose it again")
+    return load_policy(file)[0].eval()
 
 
 def decide(checkpoint: Checkpoint, situations: list[Situation]) -> list[Decision]:

@@ -136,9 +136,14 @@ class Game:
         """
         actions = self.recorder.actions
         scene = take_scene(self.recorder.engine, action=actions[-1] if actions else None)
-        mind = None if self._mind is None else self._mind.follow(self.recorder, urgent=urgent)
-        page = {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions)}
-        return page | {"mind": mind, "plan": self._plan} | describe_scene(scene)
+        page = {"type": "state", "own_mission": self.own_mission, "can_undo": bool(actions), "mind": None}
+        if self._mind is not None:
+            try:
+                page["mind"] = self._mind.follow(self.recorder, urgent=urgent)
+            except ValueError as problem:
+                # The game goes on without the agent.
+                page["note"] = str(problem)
+        return page | {"plan": self._plan} | describe_scene(scene)
 
 
 def describe_scene(scene: Scene) -> dict[str, Any]:

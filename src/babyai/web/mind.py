@@ -13,7 +13,7 @@ from babyai.world.codes import Action
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # How many of the last value estimates the page gets.
 MAX_VALUES = 300
-# How many steps can be undone without deciding anew on the whole episode.
+# How many steps can be undone without replaying the whole episode.
 MAX_KEPT = 50
 
 

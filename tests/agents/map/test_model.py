@@ -194,6 +194,8 @@ def test_an_agent_is_created_saved_and_loaded(tmp_path) -> None:
 def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="heads"):
         Agent.create("map", **settings)
+    with pytest.raises(ValueError, match="must be a string"):
+        Agent.create("map", without=3)
     with pytest.raises(ValueError, match="cannot do without 'compass'; choose from events"):
         Agent.create("map", without="events+compass")
 

@@ -160,7 +160,7 @@ def _bounds(ends, exists):
 def _block(start, last, HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr):
     """Which rows of a block exist, (BLOCK, 1), and where they are, (BLOCK, DIM)."""
     rows = start + tl.arange(0, BLOCK)
-    places = (rows * HEADS + tl.program_id(1))[:, None] * DIM + tl.arange(0, DIM)[None, :]
+    places = (rows.to(tl.int64) * HEADS + tl.program_id(1))[:, None] * DIM + tl.arange(0, DIM)[None, :]
     return (rows < last)[:, None], places
 
 

@@ -34,7 +34,7 @@ _, PLACES, TRACES, VISITS = (mask << shift for mask, shift in zip(MASKS, SHIFTS,
 PADDING_SEQUENCES = 256
 # Room for more of each sort than needed, as a part of it (see `Sizes`): little where padding costs time.
 SLACK = (0.04, 0.1, 0.1, 1.0, 0.5, 1.0)
-# Padded tokens are given less room if they have this many times what they are given at first.
+# Padding shrinks once it is this many times as large as it would be chosen now.
 TOO_LARGE = 1.25
 # Which of `Frames.cells` are the visits.
 VISITS_PLANE = 3
@@ -113,7 +113,7 @@ class Tokens(NamedTuple):
     event_class: Tensor
     """(E, 5) classes of the thing and of the four neighbors, 0 for none."""
     event_rank: Tensor
-    """(E, 2): how many entries happened, at last, after this one at last, and no earlier than this one at first."""
+    """(E, 2): how many entries last happened after this one last did, and since this one first did."""
     event_at: Tensor
     neighbors: Tensor
     """Which of the E * 4 neighbors there are."""
@@ -255,7 +255,10 @@ def _look(frames: Frames, vectors: Tensor) -> Present:
 
 
 def _leave_out(present: Present, without: Collection[str]) -> Present:
-    """For ablations: without the log, without places, without visits, without the map beyond what is in view."""
+    """For ablations: without the log, places, visits, or the map but for the 7 x 7 cells in front of the agent.
+
+    Of these, cells that are hidden now but have been seen before are kept.
+    """
     grid, classes, events = present.grid, present.classes, present.events
     if "map" in without:
         grid = grid * _in_view(grid.device)
@@ -290,7 +293,7 @@ def _count(present: Present) -> tuple[Sizes, int]:
 
 
 def _make_room(used: Sizes, capacities: Capacities) -> Sizes:
-    """Room with padding: the last patch and the last event are, so that padding of other sorts can refer to them."""
+    """Room with padding. The last patch and the last event are padding, so that padded cells can belong to them."""
     least = used._replace(patches=used.patches + 1, events=used.events + 1, words=used.words + PADDING_SEQUENCES)
     return capacities.fit(least)
 
