@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from babyai.agents import Agent
+from babyai.console import progress
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import Evaluation, evaluate_levels
 from babyai.evaluation.players import AgentPlayer, ExpertPlayer, Player
@@ -62,7 +63,8 @@ def measure(player: AgentPlayer, levels: Sequence[str], missions: int, max_failu
     """Success, steps and failures on each level, as JSON."""
     settings = {"missions": missions, "first_seed": VALIDATION_SEED}
     began = time.perf_counter()
-    results = evaluate_levels(player, levels, **settings)
+    with progress("evaluating", "missions") as report:
+        results = evaluate_levels(player, levels, **settings, progress=report)
     seconds = time.perf_counter() - began
     experts = evaluate_levels(ExpertPlayer(), levels, **settings)
     rows = {}

@@ -9,7 +9,8 @@ import torch
 
 from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.tokens import Capacities, Frames, count_own_visits
+from babyai.agents.map.padding import Capacities
+from babyai.agents.map.tokens import Frames, count_own_visits
 from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.online_dagger import FrameLearner, train

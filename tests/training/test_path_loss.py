@@ -6,7 +6,8 @@ import torch
 from babyai.agents.map import codes
 from babyai.agents.map.memory import make_tables
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.tokens import Capacities, Tokens, tokenize_frames
+from babyai.agents.map.padding import Capacities
+from babyai.agents.map.tokens import Tokens, tokenize_frames
 from babyai.training.frame_buffer import LabeledFrames
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.path_loss import find_cells, path_losses

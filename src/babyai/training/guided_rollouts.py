@@ -20,7 +20,8 @@ from torch import Tensor
 from babyai.agents.actor import choose_actions
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map.memory import Memory
-from babyai.agents.map.tokens import Capacities, Frames, Tokens, count_own_visits, frames_of
+from babyai.agents.map.padding import Capacities
+from babyai.agents.map.tokens import Frames, Tokens, count_own_visits, frames_of
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch

@@ -24,7 +24,8 @@ from torch.nn import functional
 from babyai.agents.config import MAP
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map.model import NUM_PROGRESS, Decisions, MapPolicy
-from babyai.agents.map.tokens import Capacities, Tokens
+from babyai.agents.map.padding import Capacities
+from babyai.agents.map.tokens import Tokens
 from babyai.agents.precision import MixedPrecision
 from babyai.seeds import roll_in_seed
 from babyai.training.fit import Algorithm, Session, Stop, fit

@@ -301,7 +301,7 @@ class OnlineDaggerOptions(TrainingOptions):
     warm_up: int = 300
     """Learning-rate warm-up in gradient steps."""
     decay_frames: int = 0
-    """Learning-rate decay: linearly to zero over the last frames, this many."""
+    """Learning-rate decay: number of last frames over which it falls linearly to zero."""
     weight_decay: float = 1e-4
     """Weight decay of AdamW."""
     max_grad_norm: float = 1.0
@@ -321,7 +321,7 @@ class OnlineDaggerOptions(TrainingOptions):
     solo: float = 0.3
     """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds or is too slow."""
     revisit_fraction: float = 0.08
-    """Revisit fraction: of each batch, from frames in which the agent is where it has been before, as in circles."""
+    """Revisit fraction: part of each batch drawn from frames in which the agent is back in an earlier pose."""
     checkpoint_dtype: Literal["float32", "bf16"] = "bf16"
     """Dtype of checkpoints on disk; bf16 halves them, and worlds and buffer are not kept anyway."""
     validate_every: int = 10

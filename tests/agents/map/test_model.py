@@ -12,14 +12,13 @@ from babyai.agents.config import MAP_PARTS
 from babyai.agents.custom import check_contract, example_batch
 from babyai.agents.map import codes
 from babyai.agents.map.model import MapPolicy
+from babyai.agents.map.padding import Capacities, Sizes
 from babyai.agents.map.tokens import (
     GRID,
     PADDING_SEQUENCES,
     PATCH,
     REACH,
-    Capacities,
     Frames,
-    Sizes,
     frames_of,
     tokenize_frames,
 )

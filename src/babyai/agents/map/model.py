@@ -13,11 +13,11 @@ from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map import codes
 from babyai.agents.map.events import LOG_SIZE
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, MapTables, Memory, make_tables, new_memory, update_memory
+from babyai.agents.map.padding import Capacities
 from babyai.agents.map.tokens import (
     CELLS,
     NUM_CELL_PLACES,
     NUM_PATCHES,
-    Capacities,
     Frames,
     Tokens,
     frames_of,

@@ -16,6 +16,7 @@ from torch import Tensor
 from babyai.agents.map import codes
 from babyai.agents.map.events import unpack_keys
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, Memory, place_of
+from babyai.agents.map.padding import Capacities, Sizes, round_up
 from babyai.world.view import VIEW_SIZE
 
 SIZE = codes.MAP_SIZE
@@ -32,10 +33,6 @@ MASKS = (63, 15, 63, 255)
 _, PLACES, TRACES, VISITS = (mask << shift for mask, shift in zip(MASKS, SHIFTS, strict=True))
 # Padding is divided into this many sequences, since attention takes time with the square of their length.
 PADDING_SEQUENCES = 256
-# Room for more of each sort than needed, as a part of it (see `Sizes`): little where padding costs time.
-SLACK = (0.04, 0.1, 0.1, 1.0, 0.5, 1.0)
-# Padding shrinks once it is this many times as large as it would be chosen now.
-TOO_LARGE = 1.25
 # Which of `Frames.cells` are the visits.
 VISITS_PLANE = 3
 # The columns of `Frames.pose`.
@@ -124,48 +121,6 @@ class Tokens(NamedTuple):
     word_at: Tensor
 
 
-class Sizes(NamedTuple):
-    """How many of each sort there are."""
-
-    patches: int
-    events: int
-    words: int
-    traced: int
-    visited: int
-    neighbors: int
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens besides the agents'."""
-        return self.patches + self.events + self.words
-
-
-class Capacities:
-    """Sizes to which tokens are padded, so that the same few shapes recur, which CUDA graphs need.
-
-    Args:
-        slack: How much more room than needed to make; 1 makes as much more as `SLACK` says.
-    """
-
-    def __init__(self, slack: float = 1.0) -> None:
-        self._slack = slack
-        self._sizes: Sizes | None = None
-
-    def fit(self, needed: Sizes) -> Sizes:
-        """At least the needed sizes: those of the last time, unless they are too small or much too large."""
-        roomy = Sizes(
-            *(
-                _round_up(int((1 + self._slack * slack) * count), 1024)
-                for count, slack in zip(needed, SLACK, strict=True)
-            )
-        )
-        if self._sizes is None or self._sizes.tokens > TOO_LARGE * roomy.tokens:
-            self._sizes = roomy
-        sorts = zip(needed, self._sizes, roomy, strict=True)
-        self._sizes = Sizes(*(size if size >= count else new for count, size, new in sorts))
-        return self._sizes
-
-
 class Present(NamedTuple):
     """What there is in B frames."""
 
@@ -219,7 +174,7 @@ def tokenize_frames(
     room = used if capacities is None else _make_room(used, capacities)
     padding = room.tokens - used.tokens
     if padding:
-        longest = _round_up(max(longest, -(-padding // PADDING_SEQUENCES)), 64)
+        longest = round_up(max(longest, -(-padding // PADDING_SEQUENCES)), 64)
     patches, events, words = _find_tokens(present, used, room)
     cells = present.grid[patches.frame, patches.slot] * patches.is_real[:, None]
     classes = present.classes[events.frame, events.slot] * events.is_real[:, None]
@@ -329,10 +284,6 @@ def _end_sequences(lengths: Tensor, padding: int) -> Tensor:
         shares = torch.arange(1, PADDING_SEQUENCES + 1, device=ends.device) * padding // PADDING_SEQUENCES
         ends = torch.cat([ends, ends[-1] + shares])
     return ends.int()
-
-
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
 
 
 def _turn_map(cells: Tensor, pose: Tensor, vectors: Tensor) -> Tensor:
