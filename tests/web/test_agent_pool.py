@@ -151,7 +151,8 @@ def test_a_crash_is_reported_and_the_game_goes_on(tmp_path: Path, monkeypatch: p
     (process,) = pool.processes
     assert process.popen is not None
     process.popen.kill()
-    assert "ended unexpectedly" in tell(do="act", action=0)["message"]
+    state = tell(do="act", action=0)
+    assert "ended unexpectedly" in state["note"] and state["mind"] is None and state["step"] == 1
     state = tell(do="act", action=1)
     assert state["step"] == 2 and len(state["mind"]["values"]) == 3
     tell(do="undo")
