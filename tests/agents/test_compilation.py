@@ -15,6 +15,14 @@ from torch._dynamo.utils import counters
 from babyai.agents.compilation import compilable, compile_function, compiling, is_compiling_enabled
 from babyai.agents.config import AgentConfig
 from babyai.agents.film_lstm.model import FilmLSTM
+from babyai.agents.map.memory import update_memory
+from babyai.agents.map.model import MapPolicy
+from babyai.agents.map.padding import Capacities, Sizes
+from babyai.agents.map.tokens import Frames
+from babyai.agents.policy import reset_state
+from babyai.tree import tree_leaves
+from tests.agents.map.test_memory import Follower
+from tests.agents.map.test_model import play_frames
 from tests.agents.random_batches import gradients, random_batch, random_state
 
 # Warnings that torch raises about itself while it traces.
@@ -25,6 +33,8 @@ pytestmark = [
 ALWAYS_COMPILED = {"encode_image", "heads"}
 SMALL_COMPILED = {"apply_film", "_step_forward", "_step_backward"}
 BIG_COMPILED = {"functional_call", "_lstm_update"}
+MAP_COMPILED = {"count_tokens", "_look", "_read_patches", "_rank_events"}
+MAP_COMPILED |= {"project", "query", "finish", "finish_and_project"}
 
 
 class Compiler:
@@ -129,3 +139,37 @@ def test_a_compiled_agent_computes_the_same(size: str, functions: set[str], trai
     assert given_gradients.keys() == expected_gradients.keys()
     assert_close(given_gradients, expected_gradients)
     assert_close(dict(model.named_buffers()), dict(plain.named_buffers()))
+
+
+def test_the_compiled_map_agent_computes_the_same(compiler: Compiler) -> None:
+    """And one compilation serves any number of frames."""
+    torch.manual_seed(0)
+    policy = MapPolicy(32, 3, 2)
+    frames = play_frames(steps=30)
+    results = []
+    for enabled in (False, True):
+        for count in (8, 5):
+            some = Frames(*(part[:count] for part in frames))
+            with compiling(enabled):
+                used = Sizes(*policy.count(some).tolist())
+                tokens = policy.tokenize(some, Capacities().fit(used))
+                logits, values, *_ = policy.decide_tokens(tokens)
+                results.append((used, tokens, logits.detach(), gradients(policy, logits, values)))
+    assert set(compiler.functions) == MAP_COMPILED and not counters["graph_break"]
+    # Two of `finish_and_project`: the last layer projects to other things.
+    assert len(compiler.graphs) == len(MAP_COMPILED) + 1
+    torch.testing.assert_close(results[2:], results[:2])
+
+
+def test_the_compiled_memory_is_the_memory(compiler: Compiler) -> None:
+    follower = Follower(["BossLevel", "PutNextLocal"], 8, 5)
+    compiled = follower.memory
+    for _ in range(20):
+        starts = torch.from_numpy(follower.starts.copy())
+        follower.observe()
+        inputs = (torch.from_numpy(follower.engine.images), torch.from_numpy(follower.actions), follower.tables)
+        with compiling():
+            compiled = update_memory(reset_state(compiled, follower.initial, starts), *inputs)
+        assert all(map(torch.equal, tree_leaves(compiled), tree_leaves(follower.memory)))
+        follower.step()
+    assert len(compiler.graphs) == 1 and not counters["graph_break"]

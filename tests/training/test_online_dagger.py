@@ -9,7 +9,7 @@ import torch
 
 from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.padding import Capacities
+from babyai.agents.map.padding import Capacities, Sizes
 from babyai.agents.map.tokens import Frames, count_own_visits
 from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
@@ -221,9 +221,10 @@ def test_loss_and_gradient_can_be_captured() -> None:
     rollouts = make_rollouts()
     play(rollouts, 20)
     labeled = rollouts.observe()
-    tokens = rollouts.policy.tokenize(labeled.frames, Capacities())
+    room = Capacities().fit(Sizes(*rollouts.policy.count(labeled.frames).tolist()))
     learner = FrameLearner(MapPolicy(32, 2, 2).to("meta"), make_options(), "float32")
-    tokens, labels = tree_map(lambda tensor: tensor.to("meta"), (tokens, labeled.labels))
+    frames, labels = tree_map(lambda tensor: tensor.to("meta"), labeled)
+    tokens = learner.policy.tokenize(frames, room)
     loss, _ = learner._loss(learner.policy.decide_tokens(tokens), labels)
     loss.backward()
     assert all(parameter.grad is not None for parameter in learner.policy.path.parameters())

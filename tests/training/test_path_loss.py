@@ -6,8 +6,8 @@ import torch
 from babyai.agents.map import codes
 from babyai.agents.map.memory import make_tables
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.padding import Capacities
-from babyai.agents.map.tokens import Tokens, tokenize_frames
+from babyai.agents.map.padding import Capacities, Sizes
+from babyai.agents.map.tokens import Tokens, count_tokens, tokenize_frames
 from babyai.training.frame_buffer import LabeledFrames
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.path_loss import find_cells, path_losses
@@ -52,7 +52,9 @@ def test_the_first_step_of_the_path_is_the_advice() -> None:
 
 def test_padding_does_not_count() -> None:
     labeled, tokens = play()
-    padded = tokenize_frames(labeled.frames, make_tables().vectors, Capacities())
+    vectors = make_tables().vectors
+    room = Capacities().fit(Sizes(*count_tokens(labeled.frames, vectors).tolist()))
+    padded = tokenize_frames(labeled.frames, vectors, room)
     goal, path = torch.randn(2, len(padded.patch_at), 9).unbind(0)
     losses = path_losses(goal, path, padded, labeled.labels.paths.long())
     count = len(tokens.patch_at)

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from babyai.tree import tree_leaves
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 _context = threading.local()
 
@@ -54,7 +56,7 @@ def _compilable(function: Function, dynamic: bool) -> Function:
         if torch.compiler.is_compiling() or not is_compiling_enabled():
             return function(*args)
         if dynamic:
-            for tensor in args:
+            for tensor in tree_leaves(args):
                 if isinstance(tensor, torch.Tensor):
                     torch._dynamo.maybe_mark_dynamic(tensor, 0)
         return compile_function(function, dynamic)(*args)

@@ -5,9 +5,9 @@ A model of this size is a few hundred short kernels, and launching them one by o
 
 import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -31,7 +31,8 @@ class CudaGraphFunction:
 
     Args:
         function: Takes structures of tensors (see `babyai.tree`) and returns one. It may change tensors in place, but
-            must not make decisions on the host that depend on their values.
+            must not make decisions on the host that depend on their values. Keyword arguments are constants, such as
+            sizes: there is a graph for each set of them.
         device: Where it runs.
         mutated: Returns the tensors that the function changes in place. Capturing needs warm-up runs, after which
             these are restored. A tensor that is changed but not listed raises `UndeclaredMutationError`.
@@ -65,18 +66,20 @@ class CudaGraphFunction:
         self._must_check = check_mutations
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]] = {}
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **constants: Hashable) -> Any:
         """What the function returns; when replayed, tensors that the next call overwrites.
 
         Inputs may be on the host. Those in page-locked memory may still be read from when this returns.
         """
         if not self.enabled:
             with _cudnn_settings(self.device, self.exact):
-                return self.function(*tree_map(lambda tensor: tensor.to(self.device, non_blocking=True), inputs))
+                moved = tree_map(lambda tensor: tensor.to(self.device, non_blocking=True), inputs)
+                return self.function(*moved, **constants)
         leaves = tree_leaves(inputs, with_none=True)
-        key = tuple(None if leaf is None else (leaf.shape, leaf.dtype) for leaf in leaves)
+        shapes = (None if leaf is None else (leaf.shape, leaf.dtype) for leaf in leaves)
+        key = (*shapes, *constants.items())
         if key not in self._graphs:
-            self._graphs[key] = self._capture(inputs)
+            self._graphs[key] = self._capture(partial(self.function, **constants), inputs)
         graph, places, outputs = self._graphs[key]
         for place, tensor in zip(places, leaves, strict=True):
             if place is None:
@@ -87,7 +90,9 @@ class CudaGraphFunction:
         graph.replay()
         return outputs
 
-    def _capture(self, inputs: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]:
+    def _capture(
+        self, function: Callable[..., Any], inputs: tuple[Any, ...]
+    ) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]:
         with _CAPTURE_LOCK, _cudnn_settings(self.device, self.exact), compiling(self.compiled):
             self._make_room()
             placed = tree_map(lambda tensor: tensor.to(self.device, copy=True), inputs)
@@ -97,14 +102,14 @@ class CudaGraphFunction:
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 with checking_mutations(tensor for tensor, _ in before) if self._must_check else nullcontext():
-                    self.function(*placed)
+                    function(*placed)
                 self._must_check = False
                 for _ in range(WARM_UP_RUNS - 1):
-                    self.function(*placed)
+                    function(*placed)
             graph = torch.cuda.CUDAGraph()
             try:
                 with own_workspaces(), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                    outputs = self.function(*placed)
+                    outputs = function(*placed)
             except RuntimeError as error:
                 reason = str(error).partition("\n")[0]
                 raise RuntimeError(

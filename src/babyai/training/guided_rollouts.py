@@ -6,11 +6,9 @@ at random, and the agent more often hands back where it disagrees. Without that,
 goes around in circles. Solo episodes measure how often the agent fails on each level; levels are drawn accordingly.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,10 @@ import torch
 from torch import Tensor
 
 from babyai.agents.actor import choose_actions
-from babyai.agents.cuda_graph import CudaGraphFunction
+from babyai.agents.compilation import compiling
 from babyai.agents.map.memory import Memory
-from babyai.agents.map.padding import Capacities
+from babyai.agents.map.padding import round_up
+from babyai.agents.map.token_graphs import TokenFunction
 from babyai.agents.map.tokens import Frames, Tokens, count_own_visits, frames_of
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine
@@ -31,10 +30,10 @@ from babyai.training.frame_buffer import NO_LABEL, LabeledFrames, Labels, Played
 from babyai.tree import tree_map
 
 # CUDA graphs of the policy: one for each number of lanes, a multiple of this, and each size of the padded tokens.
-LANES_MULTIPLE = 512
+LANES_MULTIPLE = 256
 MAX_GRAPHS = 6
 # Room for padding, more than in learning, because the number of tokens varies more.
-ACTING_SLACK = 3.0
+ACTING_SLACK = 2.0
 # A solo episode fails after this many steps, or this part of its time limit, whichever is more.
 SOLO_STEPS = 40
 SOLO_LIMIT = 0.6
@@ -102,10 +101,15 @@ class GuidedRollouts:
         self._thread = ThreadPoolExecutor(1)
         self._stream = torch.cuda.Stream(self.device) if on_gpu else None
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        # By number of lanes.
-        self._capacities = defaultdict(partial(Capacities, ACTING_SLACK)) if cuda_graphs and on_gpu else None
-        self._act = CudaGraphFunction(
-            self._choose, self.device, enabled=cuda_graphs, compiled=True, max_graphs=MAX_GRAPHS, check_mutations=False
+        self._uses_graphs = cuda_graphs and on_gpu
+        self._act = TokenFunction(
+            self._choose,
+            self.policy,
+            self.device,
+            slack=ACTING_SLACK,
+            enabled=cuda_graphs,
+            max_graphs=MAX_GRAPHS,
+            check_mutations=False,
         )
         self._seed = seed
         self._chosen = torch.zeros(worlds, dtype=torch.long, pin_memory=on_gpu)
@@ -177,7 +181,8 @@ class GuidedRollouts:
             )
         )
         memory = reset_state(self._memory, self._initial, starts)
-        self._memory = self.policy.remember({"image": images, "last_action": actions}, memory)
+        with compiling(self._uses_graphs):
+            self._memory = self.policy.remember({"image": images, "last_action": actions}, memory)
         return LabeledFrames(frames_of(self._memory, missions), Labels(labels, bits, paths))
 
     @torch.no_grad()
@@ -190,15 +195,13 @@ class GuidedRollouts:
         count = len(lanes)
         if not count:
             return None
-        capacities = None
-        if self._capacities is not None:
+        if self._uses_graphs:
             # Some lanes are repeated, so that their number is a multiple, and few CUDA graphs are needed.
-            lanes = np.resize(lanes, -(-count // LANES_MULTIPLE) * LANES_MULTIPLE)
-            capacities = self._capacities[len(lanes)]
+            lanes = np.resize(lanes, round_up(count, LANES_MULTIPLE))
         index = self._to_device(lanes)
-        tokens = self.policy.tokenize(Frames(*(part[index] for part in frames)), capacities)
         uniforms = torch.rand(len(lanes), device=self.device, generator=self._generator)
-        actions = self._act(tokens, self._to_device(self._is_greedy[lanes]), uniforms)
+        is_greedy = self._to_device(self._is_greedy[lanes])
+        actions = self._act(Frames(*(part[index] for part in frames)), is_greedy, uniforms)
         return self._chosen[:count].copy_(actions[:count], non_blocking=True)
 
     def _choose(self, tokens: Tokens, greedy: Tensor, uniforms: Tensor) -> Tensor:

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from babyai.agents.config import MAP
-from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map.model import NUM_PROGRESS, Decisions, MapPolicy
-from babyai.agents.map.padding import Capacities
+from babyai.agents.map.token_graphs import TokenFunction
 from babyai.agents.map.tokens import Tokens
 from babyai.agents.precision import MixedPrecision
 from babyai.seeds import roll_in_seed
@@ -69,17 +68,15 @@ class FrameLearner:
         self.mixed = MixedPrecision(policy, precision)
         self.average = deepcopy(policy).eval()
         device = next(policy.parameters()).device
-        self.on_gpu = device.type == "cuda"
         self.optimizer = make_adamw(policy, options.learning_rate, options.weight_decay)
         self.num_steps = 0
         self.totals = torch.zeros(1 + len(METRICS), dtype=torch.float64, device=device)
-        self._capacities = Capacities() if self.on_gpu and options.cuda_graphs else None
-        self._step = CudaGraphFunction(
+        self._step = TokenFunction(
             self._gradient_step,
+            policy,
             device,
             self.mutated,
             enabled=options.cuda_graphs,
-            compiled=True,
             exact=precision == "float32",
             max_graphs=MAX_GRAPHS,
         )
@@ -87,8 +84,7 @@ class FrameLearner:
     def learn(self, batch: LabeledFrames) -> None:
         """One gradient step."""
         set_learning_rate(self.optimizer, self._learning_rate())
-        tokens = self.policy.tokenize(batch.frames, self._capacities)
-        self._step(tokens, batch.labels)
+        self._step(batch.frames, batch.labels)
         self._update_average()
         self.num_steps += 1
 

@@ -12,10 +12,9 @@ from babyai.agents.config import MAP_PARTS
 from babyai.agents.custom import check_contract, example_batch
 from babyai.agents.map import codes
 from babyai.agents.map.model import MapPolicy
-from babyai.agents.map.padding import Capacities, Sizes
+from babyai.agents.map.padding import PADDING_SEQUENCES, Capacities, Sizes
 from babyai.agents.map.tokens import (
     GRID,
-    PADDING_SEQUENCES,
     PATCH,
     REACH,
     Frames,
@@ -42,6 +41,10 @@ def play_frames(steps: int = 12, worlds: int = 8) -> Frames:
         follower.step()
     follower.observe()
     return frames_of(follower.memory, torch.from_numpy(follower.engine.missions))
+
+
+def make_room(policy: MapPolicy, frames: Frames) -> Sizes:
+    return Capacities().fit(Sizes(*policy.count(frames).tolist()))
 
 
 def test_it_follows_the_contract() -> None:
@@ -71,11 +74,11 @@ def test_padding_changes_nothing() -> None:
     policy = make_policy()
     frames = play_frames(steps=30)
     exact = policy.tokenize(frames)
-    padded = policy.tokenize(frames, Capacities())
+    padded = policy.tokenize(frames, make_room(policy, frames))
     assert len(padded.patch_at) > len(exact.patch_at) and len(padded.ends) == len(exact.ends) + PADDING_SEQUENCES
     everywhere = torch.cat([padded.ends[:8].long(), padded.patch_at, padded.event_at, padded.word_at])
     assert torch.equal(everywhere.sort().values, torch.arange(int(padded.ends[-1])))
-    assert int(padded.ends.diff().max()) <= len(padded.steps)
+    assert int(padded.ends.diff().max()) <= padded.longest
     gradients = []
     for tokens in (exact, padded):
         decisions = policy.decide_tokens(tokens)
@@ -123,15 +126,29 @@ def test_an_ablated_agent_stays_one(tmp_path: Path) -> None:
 
 def test_capacities_change_only_if_they_must() -> None:
     capacities = Capacities()
-    needed = Sizes(100_000, 20_000, 30_000, 500, 10_000, 50)
+    needed = Sizes(100_000, 20_000, 30_000, 500, 10_000, 50, 200)
     sizes = capacities.fit(needed)
-    assert all(size >= count for size, count in zip(sizes, needed, strict=True))
-    assert sizes.tokens < 1.1 * needed.tokens
-    assert capacities.fit(needed._replace(patches=103_000, traced=700)) == sizes
+    assert all(size > count for size, count in zip(sizes, needed, strict=True))
+    assert sizes.tokens < 1.05 * needed.tokens
+    assert capacities.fit(needed._replace(patches=101_000, traced=700, longest=150)) == sizes
     larger = capacities.fit(needed._replace(patches=110_000))
     assert larger.patches >= 110_000 and larger[1:] == sizes[1:]
     assert capacities.fit(needed) == larger
-    assert capacities.fit(Sizes(50_000, 10_000, 15_000, 500, 10_000, 50)).tokens < 0.6 * sizes.tokens
+    assert capacities.fit(needed._replace(longest=300)) == larger._replace(longest=320)
+    smaller = capacities.fit(Sizes(50_000, 10_000, 15_000, 500, 10_000, 50, 100))
+    assert smaller.tokens < 0.6 * sizes.tokens and smaller.longest == 128
+    # Padding must fit into its sequences, too.
+    capacities.fit(Sizes(1_000_000, 0, 0, 0, 0, 0, 100))
+    assert capacities.fit(Sizes(850_000, 0, 0, 0, 0, 0, 100)).longest >= 170_000 / PADDING_SEQUENCES
+
+
+def test_counts_are_counts() -> None:
+    policy = make_policy()
+    frames = play_frames(steps=30)
+    tokens = policy.tokenize(frames)
+    sorts = (tokens.patch_at, tokens.event_at, tokens.word_at, tokens.traced, tokens.visited, tokens.neighbors)
+    assert policy.count(frames).tolist() == [*map(len, sorts), tokens.longest]
+    assert tokens.longest == tokens.ends.diff().max() and all(map(len, sorts[:3])) and len(tokens.visited)
 
 
 def test_packed_attention_is_attention() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from babyai.agents.compilation import compilable
 from babyai.agents.map import codes
 from babyai.agents.map.events import EventLog, new_log, record
 from babyai.world.codes import DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
@@ -121,6 +122,7 @@ def make_tables(device: torch.device | str = "cpu") -> MapTables:
 
 
 @torch.no_grad()
+@compilable
 def update_memory(memory: Memory, image: Tensor, action: Tensor, tables: MapTables) -> Memory:
     """The memory after an observation.
 

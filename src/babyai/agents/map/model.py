@@ -2,28 +2,30 @@
 
 import threading
 from collections.abc import Collection
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from babyai.agents.compilation import is_compiling_enabled
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map import codes
 from babyai.agents.map.events import LOG_SIZE
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, MapTables, Memory, make_tables, new_memory, update_memory
-from babyai.agents.map.padding import Capacities
+from babyai.agents.map.padding import Sizes
 from babyai.agents.map.tokens import (
     CELLS,
     NUM_CELL_PLACES,
     NUM_PATCHES,
     Frames,
     Tokens,
+    count_tokens,
     frames_of,
     tokenize_frames,
 )
-from babyai.agents.map.transformer import Layer, ReadoutLayer
+from babyai.agents.map.transformer import Transformer
 from babyai.agents.policy import Observation, Unrolled, reset_state
 from babyai.batch import Batch
 from babyai.tree import tree_map
@@ -74,8 +76,7 @@ class MapPolicy(nn.Module):
         self.dim = dim
         self.without = without
         self.embed = TokenEmbedding(dim)
-        self.layers = nn.ModuleList(Layer(dim, heads) for _ in range(layers - 1))
-        self.layers.append(ReadoutLayer(dim, heads))
+        self.layers = Transformer(dim, heads, layers)
         self.norm = nn.LayerNorm(dim)
         self.actor = nn.Linear(dim, NUM_ACTIONS)
         self.critic = nn.Linear(dim, 1)
@@ -122,26 +123,26 @@ class MapPolicy(nn.Module):
         """The memory after an observation."""
         inputs = (state, observation["image"], observation["last_action"])
         if state.contents.is_cuda and not torch.cuda.is_current_stream_capturing():
-            return tree_map(torch.clone, captured_update(state.contents.device, threading.get_ident())(*inputs))
+            update = captured_update(state.contents.device, threading.get_ident(), is_compiling_enabled())
+            return tree_map(torch.clone, update(*inputs))
         return update_memory(*inputs, self.tables)
 
     def decide(self, frames: Frames) -> Decisions:
         """What to do in each frame."""
         return self.decide_tokens(self.tokenize(frames))
 
-    def tokenize(self, frames: Frames, capacities: Capacities | None = None) -> Tokens:
+    def tokenize(self, frames: Frames, room: Sizes | None = None) -> Tokens:
         """The frames as tokens; see `tokenize_frames`."""
-        return tokenize_frames(frames, self.tables.vectors, capacities, self.without)
+        return tokenize_frames(frames, self.tables.vectors, room, self.without)
+
+    def count(self, frames: Frames) -> Tensor:
+        """(7,) how many tokens there are; see `count_tokens`."""
+        return count_tokens(frames, self.tables.vectors, self.without)
 
     def decide_tokens(self, tokens: Tokens) -> Decisions:
-        """`decide` without what cannot be captured in a CUDA graph."""
-        hidden = self.embed(tokens)
-        longest = len(tokens.steps)
-        *layers, readout = self.layers
-        for layer in layers:
-            hidden = layer(hidden, tokens.ends, longest)
-        agent = readout(hidden, tokens.ends, longest)[: len(tokens.carried)]
-        agent = self.norm(agent.float())
+        """What to do in each frame, given its tokens."""
+        hidden, first = self.layers(self.embed(tokens), tokens.ends, tokens.longest)
+        agent = self.norm(first[: len(tokens.carried)].float())
         return Decisions(self.actor(agent), self.critic(agent)[:, 0], self.progress(agent), hidden, tokens)
 
     def predict_paths(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
@@ -157,13 +158,18 @@ class MapPolicy(nn.Module):
 
 
 @cache
-def captured_update(device: torch.device, thread: int) -> CudaGraphFunction:
+def captured_update(device: torch.device, thread: int, compiled: bool = False) -> CudaGraphFunction:
     """`update_memory` as a CUDA graph: hundreds of short kernels, which take longer to launch than to run.
 
-    Each thread has its own, because the next call overwrites what the last one returned.
+    Each thread has its own, because the next call overwrites what the last one returned. Compiled, there are few
+    kernels; but compiling takes longer than most evaluations.
     """
     tables = make_tables(device)
-    return CudaGraphFunction(partial(update_memory, tables=tables), device)
+
+    def update(state: Memory, image: Tensor, action: Tensor) -> Memory:
+        return update_memory(state, image, action, tables)
+
+    return CudaGraphFunction(update, device, compiled=compiled)
 
 
 class TokenEmbedding(nn.Module):

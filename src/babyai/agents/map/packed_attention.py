@@ -53,9 +53,10 @@ class _Attention(torch.autograd.Function):
         query, key, value, out, log_sums, query_ends, ends = ctx.saved_tensors
         d_out = gradients[0].contiguous()
         d_query, d_key, d_value = (torch.empty_like(tensor) for tensor in (query, key, value))
-        arrays = (query, key, value, out, log_sums, d_out)
+        products = torch.empty_like(log_sums)
+        arrays = (query, key, value, log_sums, d_out, products)
         constants = _constants(query)
-        _backward_query[_grid(ends, query, ctx.longest[0])](*arrays, d_query, query_ends, ends, **constants)
+        _backward_query[_grid(ends, query, ctx.longest[0])](*arrays, out, d_query, query_ends, ends, **constants)
         _backward_key[_grid(ends, query, ctx.longest[1])](*arrays, d_key, d_value, query_ends, ends, **constants)
         return d_query, d_key, d_value, None, None, None, None
 
@@ -96,9 +97,13 @@ def _forward(
     tl.store(log_sums + rows[:, None], (largest + tl.log2(total))[:, None], mask=is_row)
 
 
+# The gradient of a score is its weight times (d_out . value - d_out . out); the first kernel leaves the last product of
+# each row to the second.
+
+
 @triton.jit
 def _backward_query(
-    query, key, value, out, log_sums, d_out, d_query, query_ends, ends,
+    query, key, value, log_sums, d_out, products, out, d_query, query_ends, ends,
     HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, SCALE: tl.constexpr,
 ):  # fmt: skip
     rows, is_row, queries, exists = _rows(query_ends, HEADS, DIM, BLOCK)
@@ -106,7 +111,8 @@ def _backward_query(
     q = tl.load(query + queries, mask=is_row, other=0.0)
     d_o = tl.load(d_out + queries, mask=is_row, other=0.0)
     o = tl.load(out + queries, mask=is_row, other=0.0)
-    delta = tl.sum(o.to(tl.float32) * d_o.to(tl.float32), 1)
+    product = tl.sum(o.to(tl.float32) * d_o.to(tl.float32), 1)[:, None]
+    tl.store(products + rows[:, None], product, mask=is_row)
     log_sum = tl.load(log_sums + rows[:, None], mask=is_row, other=0.0)
     d_q = tl.zeros([BLOCK, DIM], tl.float32)
     for start in range(first, last, BLOCK):
@@ -115,14 +121,14 @@ def _backward_query(
         v = tl.load(value + keys, mask=is_key, other=0.0)
         weights = tl.exp2(tl.dot(q, tl.trans(k)) * (SCALE * LOG2_E) - log_sum)
         weights = tl.where(tl.trans(is_key), weights, 0.0)
-        d_scores = weights * (tl.dot(d_o, tl.trans(v)) - delta[:, None]) * SCALE
+        d_scores = weights * (tl.dot(d_o, tl.trans(v)) - product) * SCALE
         d_q += tl.dot(d_scores.to(k.dtype), k)
     tl.store(d_query + queries, d_q.to(q.dtype), mask=is_row)
 
 
 @triton.jit
 def _backward_key(
-    query, key, value, out, log_sums, d_out, d_key, d_value, query_ends, ends,
+    query, key, value, log_sums, d_out, products, d_key, d_value, query_ends, ends,
     HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, SCALE: tl.constexpr,
 ):  # fmt: skip
     _, is_key, keys, exists = _rows(ends, HEADS, DIM, BLOCK)
@@ -136,13 +142,12 @@ def _backward_key(
         rows = (start + tl.arange(0, BLOCK)) * HEADS + tl.program_id(1)
         q = tl.load(query + queries, mask=is_row, other=0.0)
         d_o = tl.load(d_out + queries, mask=is_row, other=0.0)
-        o = tl.load(out + queries, mask=is_row, other=0.0)
-        delta = tl.sum(o.to(tl.float32) * d_o.to(tl.float32), 1)
+        product = tl.load(products + rows[:, None], mask=is_row, other=0.0)
         log_sum = tl.load(log_sums + rows[:, None], mask=is_row, other=0.0)
         weights = tl.exp2(tl.dot(q, tl.trans(k)) * (SCALE * LOG2_E) - log_sum)
         weights = tl.where(is_row, weights, 0.0)
         d_v += tl.dot(tl.trans(weights.to(v.dtype)), d_o)
-        d_scores = weights * (tl.dot(d_o, tl.trans(v)) - delta[:, None]) * SCALE
+        d_scores = weights * (tl.dot(d_o, tl.trans(v)) - product) * SCALE
         d_k += tl.dot(tl.trans(d_scores.to(q.dtype)), q)
     tl.store(d_key + keys, d_k.to(k.dtype), mask=is_key)
     tl.store(d_value + keys, d_v.to(v.dtype), mask=is_key)

@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 # Room for more of each sort than needed, as a part of it (see `Sizes`): little where padding costs time.
-SLACK = (0.04, 0.1, 0.1, 1.0, 0.5, 1.0)
-# Padding shrinks once it is this many times as large as it would be chosen now.
+SLACK = (0.02, 0.04, 0.04, 1.0, 0.5, 1.0)
+# Padding shrinks once there is this many times as much room as there would be now.
 TOO_LARGE = 1.25
+# Padding is divided into this many sequences, since attention takes time with the square of their length.
+PADDING_SEQUENCES = 256
 
 
 class Sizes(NamedTuple):
@@ -17,6 +19,8 @@ class Sizes(NamedTuple):
     traced: int
     visited: int
     neighbors: int
+    longest: int
+    """The largest number of tokens of a sequence."""
 
     @property
     def tokens(self) -> int:
@@ -33,21 +37,25 @@ class Capacities:
 
     def __init__(self, slack: float = 1.0) -> None:
         self._slack = slack
-        self._sizes: Sizes | None = None
+        self._room: Sizes | None = None
 
-    def fit(self, needed: Sizes) -> Sizes:
-        """At least the needed sizes: those of the last time, unless they are too small or much too large."""
-        roomy = Sizes(
-            *(
-                round_up(int((1 + self._slack * slack) * count), 1024)
-                for count, slack in zip(needed, SLACK, strict=True)
-            )
-        )
-        if self._sizes is None or self._sizes.tokens > TOO_LARGE * roomy.tokens:
-            self._sizes = roomy
-        sorts = zip(needed, self._sizes, roomy, strict=True)
-        self._sizes = Sizes(*(size if size >= count else new for count, size, new in sorts))
-        return self._sizes
+    def fit(self, used: Sizes) -> Sizes:
+        """Room for these sizes and padding: that of the last time, unless it is too small or much too large.
+
+        The last patch and the last event are padding, so that padded cells and neighbors can belong to them.
+        """
+        least = used._replace(patches=used.patches + 1, events=used.events + 1, words=used.words + PADDING_SEQUENCES)
+        slacks = (1 + self._slack * slack for slack in SLACK)
+        roomy = [round_up(int(slack * count), 1024) for slack, count in zip(slacks, least, strict=False)]
+        room = Sizes(*roomy, longest=0)
+        if self._room is not None and self._room.tokens <= TOO_LARGE * room.tokens:
+            sorts = zip(least, self._room, room, strict=True)
+            room = Sizes(*(size if size >= count else new for count, size, new in sorts))
+        longest = max(used.longest, -(-(room.tokens - used.tokens) // PADDING_SEQUENCES))
+        if longest > room.longest:
+            room = room._replace(longest=round_up(longest, 64))
+        self._room = room
+        return room
 
 
 def round_up(number: int, multiple: int) -> int:

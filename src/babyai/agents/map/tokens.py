@@ -13,10 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from babyai.agents.compilation import compilable_dynamic
 from babyai.agents.map import codes
 from babyai.agents.map.events import unpack_keys
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, Memory, place_of
-from babyai.agents.map.padding import Capacities, Sizes, round_up
+from babyai.agents.map.padding import PADDING_SEQUENCES, Sizes
 from babyai.world.view import VIEW_SIZE
 
 SIZE = codes.MAP_SIZE
@@ -27,18 +28,12 @@ GRID = 17
 REACH = GRID * PATCH // 2
 NUM_PATCHES = GRID * GRID
 NUM_CELL_PLACES = 1 + codes.FOREIGN
-# Where a cell's features are in the number that packs them: contents, places, traces, visits.
-SHIFTS = (0, 6, 10, 16)
-MASKS = (63, 15, 63, 255)
-_, PLACES, TRACES, VISITS = (mask << shift for mask, shift in zip(MASKS, SHIFTS, strict=True))
-# Padding is divided into this many sequences, since attention takes time with the square of their length.
-PADDING_SEQUENCES = 256
 # Which of `Frames.cells` are the visits.
 VISITS_PLANE = 3
 # The columns of `Frames.pose`.
 POSITION = slice(0, 2)
 HEADING = 2
-EXTENT = slice(3, 7)
+BEHIND_AND_LEFT = slice(5, 7)
 WALLS = slice(7, 11)
 CARRIED = 11
 CARRIED_PLACE = 12
@@ -86,8 +81,8 @@ class Tokens(NamedTuple):
 
     ends: Tensor
     """(S + 1,) int32, where sequences end: frame i has the tokens ends[i] to ends[i + 1] - 1, the agent's first."""
-    steps: Tensor
-    """(longest,) 0, 1, 2, ...; no sequence is longer."""
+    longest: int
+    """No sequence has more tokens."""
     carried: Tensor
     """(B,) content."""
     carried_place: Tensor
@@ -124,22 +119,16 @@ class Tokens(NamedTuple):
 class Present(NamedTuple):
     """What there is in B frames."""
 
-    grid: Tensor
-    """(B, 289, 9) the map, see `_turn_map`."""
     patches: Tensor
     """(B, 289) bool."""
     events: Tensor
     """(B, 48) bool."""
     words: Tensor
     """(B, 72) bool."""
-    kinds: Tensor
-    """(B, 48) kinds of events."""
-    classes: Tensor
-    """(B, 48, 5) classes of events and their neighbors; 0 where there is no event."""
 
     def tokens(self) -> Tensor:
         """(B, 410) bool: the agent, patches, events, words."""
-        return torch.cat([torch.ones_like(self.words[:, :1]), self.patches, self.events, self.words], 1)
+        return torch.cat([torch.ones_like(self.words[:, :1]), *self], 1)
 
 
 class Found(NamedTuple):
@@ -156,171 +145,169 @@ class Found(NamedTuple):
 
 
 @torch.no_grad()
+@compilable_dynamic
+def count_tokens(frames: Frames, vectors: Tensor, without: Collection[str] = ()) -> Tensor:
+    """(7,) the `Sizes` of frames, on their device; what is left out may be counted among cells and neighbors."""
+    present = _look(frames, vectors, without)
+    is_known, _, is_traced, is_visited = (frames.cells > 0).unbind(1)
+    _, classes = _unpack_events(frames.keys)
+    counts = [mask.sum() for mask in present]
+    counts += [(is_known & is_traced).sum(), (is_known & is_visited).sum()]
+    counts += [(present.events[:, :, None] & (classes[:, :, 1:] > 0)).sum(), present.tokens().sum(1).max()]
+    return torch.stack(counts)
+
+
+@torch.no_grad()
 def tokenize_frames(
-    frames: Frames, vectors: Tensor, capacities: Capacities | None = None, without: Collection[str] = ()
+    frames: Frames, vectors: Tensor, room: Sizes | None = None, without: Collection[str] = ()
 ) -> Tokens:
     """The tokens of frames.
 
     Args:
         frames: B frames.
         vectors: (4, 2), one step at each heading.
-        capacities: Pad to these; default: no padding.
+        room: Pad to these sizes, for which `Capacities` leave enough room; default: no padding.
         without: What to leave out, of `config.MAP_PARTS`.
     """
-    pose = frames.pose.long()
-    present = _leave_out(_look(frames, vectors), without)
-    carried_place = pose[:, CARRIED_PLACE]
-    used, longest = _count(present)
-    room = used if capacities is None else _make_room(used, capacities)
-    padding = room.tokens - used.tokens
-    if padding:
-        longest = round_up(max(longest, -(-padding // PADDING_SEQUENCES)), 64)
-    patches, events, words = _find_tokens(present, used, room)
-    cells = present.grid[patches.frame, patches.slot] * patches.is_real[:, None]
-    classes = present.classes[events.frame, events.slot] * events.is_real[:, None]
+    present = _look(frames, vectors, without)
+    lengths = present.tokens().sum(1)
+    patches, events, words = _find_tokens(present, room)
+    cells = _read_patches(frames, vectors, patches, without)
+    kinds, classes = _unpack_events(frames.keys[events.frame, events.slot])
+    classes = classes * events.is_real[:, None]
+    carried_place = frames.pose[:, CARRIED_PLACE].int()
+    if "places" in without:
+        classes = classes - classes % codes.NUM_PLACES + (classes > 0) * codes.OUTSIDE
+        carried_place = carried_place.clamp(max=1 + codes.OUTSIDE)
+    _, _, traces, visits = (cells > 0).unbind(1)
+    traced, visited, neighbors = (None,) * 3 if room is None else (room.traced, room.visited, room.neighbors)
     return Tokens(
-        ends=_end_sequences(present.tokens().sum(1), padding),
-        steps=torch.arange(longest, device=pose.device),
-        carried=pose[:, CARRIED],
-        carried_place=carried_place.clamp(max=1 + codes.OUTSIDE) if "places" in without else carried_place,
-        last_actions=pose[:, LAST_ACTIONS] + 1,
-        patches=torch.stack([cells >> shift & mask for shift, mask in zip(SHIFTS, MASKS, strict=True)], 1),
-        patch_frame=torch.where(patches.is_real, patches.frame, len(pose)),
+        ends=_end_sequences(lengths, room),
+        longest=int(lengths.max()) if room is None else room.longest,
+        carried=frames.pose[:, CARRIED].int(),
+        carried_place=carried_place,
+        last_actions=frames.pose[:, LAST_ACTIONS].int() + 1,
+        patches=cells,
+        patch_frame=torch.where(patches.is_real, patches.frame, len(lengths)),
         patch_index=patches.slot,
         patch_at=patches.at,
-        traced=_find_flat(cells & TRACES != 0, room.traced),
-        visited=_find_flat(cells & VISITS != 0, room.visited),
-        event_kind=present.kinds[events.frame, events.slot],
+        traced=_find_flat(traces, traced),
+        visited=_find_flat(visits, visited),
+        event_kind=kinds,
         event_class=classes,
         event_rank=_rank_events(frames.times)[events.frame, events.slot],
         event_at=events.at,
-        neighbors=_find_flat(classes[:, 1:] > 0, room.neighbors),
-        word=frames.missions[words.frame, words.slot].long(),
+        neighbors=_find_flat(classes[:, 1:] > 0, neighbors),
+        word=frames.missions[words.frame, words.slot].int(),
         word_index=words.slot,
         word_at=words.at,
     )
 
 
-def _look(frames: Frames, vectors: Tensor) -> Present:
-    grid = _turn_map(frames.cells, frames.pose.long(), vectors)
+@compilable_dynamic
+def _look(frames: Frames, vectors: Tensor, without: Collection[str]) -> Present:
+    patch = torch.arange(NUM_PATCHES, dtype=torch.int32, device=vectors.device)
+    _, index, is_known = _locate_cells(frames.pose.int()[:, None], vectors, patch, without)
+    contents = frames.cells[:, 0].flatten(1).gather(1, index.flatten(1)).view_as(index)
     events = frames.times[:, 1] >= 0
-    kinds, things, neighbors = unpack_keys(frames.keys)
-    classes = torch.cat([things[:, :, None], neighbors], 2) * events[:, :, None]
-    return Present(grid, (grid != 0).any(2), events, frames.missions != 0, kinds, classes)
-
-
-def _leave_out(present: Present, without: Collection[str]) -> Present:
-    """For ablations: without the log, places, visits, or the map but for the 7 x 7 cells in front of the agent.
-
-    Of these, cells that are hidden now but have been seen before are kept.
-    """
-    grid, classes, events = present.grid, present.classes, present.events
-    if "map" in without:
-        grid = grid * _in_view(grid.device)
-    if "visits" in without:
-        grid = grid & ~VISITS
-    if "places" in without:
-        grid = grid & ~PLACES | (grid != 0) * (1 + codes.OUTSIDE << SHIFTS[1])
-        classes = classes - classes % codes.NUM_PLACES + (classes > 0) * codes.OUTSIDE
     if "events" in without:
         events = torch.zeros_like(events)
-        classes = torch.zeros_like(classes)
-    return present._replace(grid=grid, patches=(grid != 0).any(2), events=events, classes=classes)
+    return Present(((contents > 0) & is_known).any(2), events, frames.missions != 0)
 
 
-def _in_view(device: torch.device) -> Tensor:
-    """(289, 9) whether a cell of the map around the agent is among the 7 x 7 in front of it."""
-    slot = torch.arange(NUM_PATCHES, device=device)[:, None]
-    cell = torch.arange(CELLS, device=device)
-    ahead = slot // GRID * PATCH + cell // PATCH - REACH
-    right = slot % GRID * PATCH + cell % PATCH - REACH
-    return (ahead >= 0) & (ahead < VIEW_SIZE) & (right.abs() <= VIEW_SIZE // 2)
+def _locate_cells(
+    pose: Tensor, vectors: Tensor, patch: Tensor, without: Collection[str]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the cells of patches are: their coordinates, their index in the flattened map, and whether it reaches them.
+
+    Of a cell on the map, only coordinates modulo 24 are known. Which they are follows from how far the map reaches.
+
+    Args:
+        pose: (..., 16), see `Frames`.
+        vectors: (4, 2), one step at each heading.
+        patch: (...) where the patches are in the grid around the agent.
+        without: What to leave out.
+    """
+    cell = torch.arange(CELLS, dtype=torch.int32, device=pose.device)
+    up = (patch // GRID * PATCH - REACH)[..., None] + cell // PATCH
+    across = (patch % GRID * PATCH - REACH)[..., None] + cell % PATCH
+    heading = pose[..., HEADING]
+    step = vectors.int()[heading][..., None, :]
+    side = vectors.int()[(heading + 1) % 4][..., None, :]
+    cells = pose[..., None, POSITION] + up[..., None] * step + across[..., None] * side  # (..., 9, 2)
+    beyond = cells + pose[..., None, BEHIND_AND_LEFT]
+    on_map = ((beyond >= 0) & (beyond < SIZE)).all(-1)
+    if "map" in without:
+        on_map = on_map & (up >= 0) & (up < VIEW_SIZE) & (across.abs() <= VIEW_SIZE // 2)
+    row, column = (cells % SIZE).unbind(-1)
+    return cells, (row * SIZE + column).long(), on_map
 
 
-def _count(present: Present) -> tuple[Sizes, int]:
-    """How many of each sort there are, and the largest number of tokens of a frame."""
-    counts = [present.patches.sum(), present.events.sum(), present.words.sum()]
-    counts += [(present.grid & bits != 0).sum() for bits in (TRACES, VISITS)]
-    counts += [(present.classes[:, :, 1:] > 0).sum(), present.tokens().sum(1).max()]
-    # All at once, because the host waits for the device here.
-    *used, longest = torch.stack(counts).tolist()
-    return Sizes(*used), longest
+@compilable_dynamic
+def _read_patches(frames: Frames, vectors: Tensor, patches: Found, without: Collection[str]) -> Tensor:
+    """(P, 4, 9) int32: contents, places, traces and visits of the cells of patches, 0 where nothing is known."""
+    pose = frames.pose[patches.frame].int()
+    cells, index, on_map = _locate_cells(pose, vectors, patches.slot.int(), without)
+    planes = torch.arange(4, device=index.device)[:, None] * SIZE * SIZE
+    start = patches.frame[:, None, None] * 4 * SIZE * SIZE
+    contents, places, traces, visits = frames.cells.flatten()[start + planes + index[:, None]].int().unbind(1)
+    is_known = on_map & (contents > 0) & patches.is_real[:, None]
+    places = torch.where(places == codes.NATIVE, 1 + place_of(cells, pose[:, WALLS]), places)
+    if "places" in without:
+        places = torch.full_like(places, 1 + codes.OUTSIDE)
+    turns = 2 * pose[:, HEADING, None]
+    visits = (visits >> turns | visits << (8 - turns)) & 255
+    if "visits" in without:
+        visits = torch.zeros_like(visits)
+    return torch.where(is_known[:, None], torch.stack([contents, places, traces, visits], 1), 0).int()
 
 
-def _make_room(used: Sizes, capacities: Capacities) -> Sizes:
-    """Room with padding. The last patch and the last event are padding, so that padded cells can belong to them."""
-    least = used._replace(patches=used.patches + 1, events=used.events + 1, words=used.words + PADDING_SEQUENCES)
-    return capacities.fit(least)
+def _unpack_events(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Kinds (...), and classes of things and their four neighbors (..., 5)."""
+    kinds, things, neighbors = unpack_keys(keys)
+    return kinds, torch.cat([things[..., None], neighbors], -1)
 
 
-def _find_tokens(present: Present, used: Sizes, room: Sizes) -> list[Found]:
+def _find_tokens(present: Present, room: Sizes | None) -> list[Found]:
     """The patches, events and words; padding has the last positions."""
     tokens = present.tokens()
     positions = tokens.flatten().cumsum(0).view(tokens.shape) - 1
     first = 1
-    padding_at = len(tokens) + used.tokens
+    padding_at = positions[-1, -1] + 1
     sorts = []
-    for mask, count, size in zip((present.patches, present.events, present.words), used, room, strict=False):
-        found = torch.nonzero_static(mask, size=size, fill_value=0)
-        frame, slot = found.unbind(1)
-        number = torch.arange(size, device=mask.device)
+    for mask, size in zip(present, room or (None,) * 3, strict=False):
+        frame, slot = _find(mask, size).unbind(1)
+        number = torch.arange(len(frame), device=mask.device)
+        count = mask.sum()
         is_real = number < count
         at = torch.where(is_real, positions[frame, first + slot], padding_at + number - count)
         sorts.append(Found(is_real, frame, slot, at))
         first += mask.shape[1]
-        padding_at += size - count
+        padding_at = padding_at + len(frame) - count
     return sorts
 
 
-def _find_flat(present: Tensor, room: int) -> Tensor:
-    """Where a flattened mask is true; padded with its last index."""
-    return torch.nonzero_static(present.flatten(), size=room, fill_value=present.numel() - 1)[:, 0]
+def _find(mask: Tensor, room: int | None, fill: int = 0) -> Tensor:
+    """Where a mask is true, (n, dims); padded to `room` rows, without asking the device how many there are."""
+    return mask.nonzero() if room is None else torch.nonzero_static(mask, size=room, fill_value=fill)
 
 
-def _end_sequences(lengths: Tensor, padding: int) -> Tensor:
+def _find_flat(mask: Tensor, room: int | None) -> Tensor:
+    """(n,) where a flattened mask is true; padded with its last index."""
+    return _find(mask.flatten(), room, mask.numel() - 1)[:, 0]
+
+
+def _end_sequences(lengths: Tensor, room: Sizes | None) -> Tensor:
     """Where frames end and then, if there is padding, sequences that it is divided into."""
     ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    if padding:
+    if room is not None:
+        padding = len(lengths) + room.tokens - ends[-1]
         shares = torch.arange(1, PADDING_SEQUENCES + 1, device=ends.device) * padding // PADDING_SEQUENCES
         ends = torch.cat([ends, ends[-1] + shares])
     return ends.int()
 
 
-def _turn_map(cells: Tensor, pose: Tensor, vectors: Tensor) -> Tensor:
-    """The map around the agent: (B, 289, 9) int32, the four features of a cell in one number; 0 where unknown.
-
-    Of a cell, only coordinates modulo 24 are known. Which they are follows from how far the map reaches.
-    """
-    pose = pose.int()  # half as many bytes as int64
-    vectors = vectors.int()
-    position = pose[:, POSITION]
-    heading = pose[:, HEADING]
-    _, _, behind, left = pose[:, EXTENT].unbind(1)
-    lowest = -torch.stack([behind, left], 1)  # the smallest coordinates of the map
-    index = torch.arange(SIZE, dtype=torch.int32, device=cells.device)
-    coordinates = lowest[:, :, None] + (index - lowest[:, :, None]) % SIZE  # (B, 2, 24)
-    ahead = coordinates[:, 0, :, None].expand(-1, SIZE, SIZE)
-    right = coordinates[:, 1, None, :].expand(-1, SIZE, SIZE)
-    offset_ahead = ahead - position[:, 0, None, None]
-    offset_right = right - position[:, 1, None, None]
-    step = vectors[heading][:, :, None, None]
-    side = vectors[(heading + 1) % 4][:, :, None, None]
-    up = (offset_ahead * step[:, 0] + offset_right * step[:, 1] + REACH).clamp(0, 2 * REACH)
-    across = (offset_ahead * side[:, 0] + offset_right * side[:, 1] + REACH).clamp(0, 2 * REACH)
-    contents, places, traces, visits = cells.int().unbind(1)
-    native = 1 + place_of(torch.stack([ahead, right], -1), pose[:, WALLS])
-    places = torch.where(places == codes.NATIVE, native, places)
-    turns = 2 * heading[:, None, None]
-    visits = (visits >> turns | visits << (8 - turns)) & 255
-    features = zip((contents, places, traces, visits), SHIFTS, strict=True)
-    packed = torch.where(contents > 0, sum(feature << shift for feature, shift in features), 0)
-    target = (up // PATCH * GRID + across // PATCH) * CELLS + up % PATCH * PATCH + across % PATCH
-    grid = packed.new_zeros(len(cells), NUM_PATCHES * CELLS)
-    # Cells fall on the same place only if the views are inconsistent: of a world that does not change any more.
-    grid.scatter_reduce_(1, target.flatten(1).long(), packed.flatten(1), "amax")
-    return grid.view(-1, NUM_PATCHES, CELLS)
-
-
+@compilable_dynamic
 def _rank_events(times: Tensor) -> Tensor:
     """(B, 48, 2): how many entries were last seen after each entry was last seen, and not before it was first seen."""
     first, last = times.unbind(1)

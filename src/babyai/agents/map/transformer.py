@@ -1,5 +1,8 @@
 """A transformer over packed sequences: of different lengths, laid end to end without padding."""
 
+from itertools import pairwise
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,8 +18,39 @@ except ImportError:  # Triton comes with torch for GPUs.
 HEAD_DIMS = (32, 64)
 
 
+class Transformer(nn.ModuleList):
+    """Pre-norm layers over packed sequences; the last one only reads out the first token of each.
+
+    Args:
+        dim: Width.
+        heads: Attention heads.
+        layers: Number of layers.
+    """
+
+    def __init__(self, dim: int, heads: int, layers: int) -> None:
+        super().__init__([*(Layer(dim, heads) for _ in range(layers - 1)), ReadoutLayer(dim, heads)])
+
+    def forward(self, hidden: Tensor, ends: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """All tokens before the last layer, (T, dim), and the first of each sequence after it, (B, dim).
+
+        Args:
+            hidden: (T, dim).
+            ends: (B + 1,) int32, where sequences end.
+            longest: No sequence is longer.
+        """
+        layers: list[Any] = list(self)
+        parts = layers[0].project(hidden)
+        for layer, following in pairwise(layers):
+            attended = attend(*parts, ends=ends, longest=longest)
+            hidden, parts = layer.finish_and_project(hidden, attended, following)
+        readout = layers[-1]
+        first = hidden.index_select(0, ends[:-1])
+        attended = attend_from_first(readout.query(first), *parts, ends=ends, longest=longest)
+        return hidden, readout.finish(first, attended)
+
+
 class Layer(nn.Module):
-    """A pre-norm transformer layer over packed sequences."""
+    """The weights of a layer, and what it does before and after attention."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -28,38 +62,45 @@ class Layer(nn.Module):
         self.up = nn.Linear(dim, 4 * dim)
         self.down = nn.Linear(4 * dim, dim)
 
-    def forward(self, hidden: Tensor, ends: Tensor, longest: int) -> Tensor:
-        """(T, dim); ends: (B + 1,) where sequences end."""
-        query, key, value = self._project(hidden)
-        return self._finish(hidden, attend(query, key, value, ends, longest))
-
     @compilable_dynamic
-    def _project(self, hidden: Tensor) -> tuple[Tensor, ...]:
-        # Three products: slices of one would be put together again in the backward pass, kernel by kernel.
+    def project(self, hidden: Tensor) -> tuple[Tensor, ...]:
+        """Query, key and value, (T, heads, dim of a head) each."""
+        return self._project(hidden, slice(None))
+
+    def _project(self, hidden: Tensor, which: slice) -> tuple[Tensor, ...]:
+        # A product for each: slices of one would be put together again in the backward pass, kernel by kernel.
         normed = self.norm1(hidden)
-        parts = zip(self.qkv.weight.chunk(3), self.qkv.bias.chunk(3), strict=True)
+        parts = zip(self.qkv.weight.chunk(3)[which], self.qkv.bias.chunk(3)[which], strict=True)
         return tuple(functional.linear(normed, *part).view(len(hidden), self.heads, -1) for part in parts)
 
     @compilable_dynamic
-    def _finish(self, hidden: Tensor, attended: Tensor) -> Tensor:
+    def finish(self, hidden: Tensor, attended: Tensor) -> Tensor:
+        """The layer's output, (T, dim)."""
         hidden = hidden + self.out(attended.flatten(1))
         return hidden + self.down(functional.gelu(self.up(self.norm2(hidden)), approximate="tanh"))
+
+    @compilable_dynamic
+    def finish_and_project(
+        self, hidden: Tensor, attended: Tensor, following: "Layer"
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The layer's output, and what the next layer projects it to; compiled as one, which saves kernels."""
+        hidden = self.finish(hidden, attended)
+        return hidden, following.project(hidden)
 
 
 class ReadoutLayer(Layer):
     """The last layer: only the first token of each sequence attends to the others, which are not needed any more."""
 
-    def forward(self, hidden: Tensor, ends: Tensor, longest: int) -> Tensor:
-        """(B, dim); hidden: (T, dim)."""
-        first = hidden[ends[:-1].long()]
-        query, key, value = self._project_first(first, hidden)
-        return self._finish(first, attend_from_first(query, key, value, ends, longest))
+    @compilable_dynamic
+    def project(self, hidden: Tensor) -> tuple[Tensor, ...]:
+        """Key and value, (T, heads, dim of a head) each."""
+        return self._project(hidden, slice(1, None))
 
     @compilable_dynamic
-    def _project_first(self, first: Tensor, hidden: Tensor) -> tuple[Tensor, ...]:
-        inputs = (self.norm1(first), *[self.norm1(hidden)] * 2)
-        parts = zip(inputs, self.qkv.weight.chunk(3), self.qkv.bias.chunk(3), strict=True)
-        return tuple(functional.linear(*part).view(len(part[0]), self.heads, -1) for part in parts)
+    def query(self, first: Tensor) -> Tensor:
+        """(B, heads, dim of a head); first: (B, dim), the first token of each sequence."""
+        (query,) = self._project(first, slice(1))
+        return query
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
