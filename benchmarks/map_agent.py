@@ -32,8 +32,8 @@ from babyai.training.provenance import describe_provenance
 # Long episodes first; see `evaluate_levels`.
 PAPER_ORDER = tuple(reversed(PAPER_LEVELS))
 OTHERS = tuple(sorted(LEVELS.keys() - set(PAPER_LEVELS), key=lambda name: -LEVELS[name].width))
-# An agent goes around in circles if, of the last steps of a failed mission, at most half show a new state.
-LAST_STEPS = 64
+# An agent that was this often in a state goes around in circles.
+RECURRENCES = 20
 
 
 def main() -> None:
@@ -93,33 +93,36 @@ def compare_steps(result: Evaluation, expert: Evaluation) -> float | None:
 
 
 def find_endings(player: Player, level: str, seeds: Sequence[int]) -> Counter[str]:
-    """What the agent does at the end of failed missions: "circles" or "wanders", by whether states recur; and why.
+    """How failed missions end: in circles, by how many states recur, or when the time is over; and why.
 
-    The reason is "search" if the teacher would have to find something first, "target seen" if not, "impossible" if it
-    has no advice any more, and "over before its time" if the mission failed before its time limit. Rounding depends on
-    the number of worlds, so that a mission can be solved when it is replayed.
+    The reason is "search" if the teacher would have to find something first, "target seen" if not, and "impossible" if
+    it has no advice any more. Rounding depends on the number of worlds and on the device, so that a mission can be
+    solved when it is replayed.
     """
     engine = Engine([level], len(seeds))
     engine.reset(np.array(seeds))
     teacher = ExpertBatch(engine, "teacher")
     player.begin(engine)
     starts = np.ones(len(seeds), dtype=bool)
-    states: list[list[bytes]] = [[] for _ in seeds]
-    reasons = ["over before its time"] * len(seeds)
-    while not engine.done.all():
-        advice = teacher.advise()
-        steps_left = engine.worlds.max_steps - engine.worlds.step_count
-        for world in np.flatnonzero(~engine.done & (steps_left <= LAST_STEPS)):
-            states[world].append(describe_state(engine.worlds[world]))
-            if steps_left[world] == 1:
-                reasons[world] = find_reason(engine, teacher, world) if advice[world] >= 0 else "impossible"
-        engine.step(player.act(engine, starts), skip_done=True)
-        starts = np.zeros(len(seeds), dtype=bool)
-    endings = Counter[str]()
-    for solved, last, reason in zip(engine.rewards > 0, states, reasons, strict=True):
-        how = "circles" if 2 * len(set(last)) <= len(last) else "wanders"
-        endings["solved when replayed" if solved else f"{how}, {reason}"] += 1
-    return endings
+    endings: list[str | None] = [None] * len(seeds)
+    counts = [Counter[bytes]() for _ in seeds]
+    with progress(f"failures of {level}", "steps") as report:
+        while None in endings:
+            advice = teacher.advise()
+            for world in [k for k, ending in enumerate(endings) if ending is None]:
+                state = describe_state(engine.worlds[world])
+                counts[world][state] += 1
+                if counts[world][state] == RECURRENCES:
+                    recurring = sum(count > RECURRENCES // 2 for count in counts[world].values())
+                    reason = find_reason(engine, teacher, world) if advice[world] >= 0 else "impossible"
+                    endings[world] = f"circle of {recurring} state{'s'[: recurring > 1]}, {reason}"
+            engine.step(player.act(engine, starts), skip_done=True)
+            starts = np.zeros(len(seeds), dtype=bool)
+            for world in np.flatnonzero(engine.done):
+                if endings[world] is None:
+                    endings[world] = "solved when replayed" if engine.rewards[world] > 0 else "time over"
+            report(int(engine.worlds.step_count.max()), int(engine.worlds.max_steps.max()))
+    return Counter(ending for ending in endings if ending is not None)
 
 
 def describe_state(world: np.record) -> bytes:

@@ -35,7 +35,8 @@ def test_the_same_action_forever_is_going_around_in_circles() -> None:
     result = evaluate(Repeating(FORWARD), "GoToLocal", missions=40, first_seed=VALIDATION_SEED)
     endings = find_endings(Repeating(FORWARD), "GoToLocal", result.failed_seeds.tolist())
     assert sum(endings.values()) == len(result.failed_seeds) > 20
-    assert set(endings) == {"circles, search", "circles, target seen"}
+    assert set(endings) == {"circle of 1 state, search", "circle of 1 state, target seen"}
+    assert find_endings(Repeating(LEFT), "Unlock", [VALIDATION_SEED]) == {"circle of 4 states, search": 1}
 
 
 def test_steps_are_compared_where_both_succeed() -> None:
