@@ -171,6 +171,7 @@ def test_custom_level_is_determined_by_its_seed(mixed: Engine) -> None:
     assert "agent" in differing_fields(first, mixed.worlds)
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_recipe_that_never_succeeds_is_an_error(mixed: Engine) -> None:
     mixed.reset(0)

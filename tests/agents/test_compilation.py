@@ -161,6 +161,7 @@ def test_the_compiled_map_agent_computes_the_same(compiler: Compiler) -> None:
     torch.testing.assert_close(results[2:], results[:2])
 
 
+@pytest.mark.long
 def test_the_compiled_memory_is_the_memory(compiler: Compiler) -> None:
     follower = Follower(["BossLevel", "PutNextLocal"], 8, 5)
     compiled = follower.memory
