@@ -33,7 +33,8 @@ pytestmark = [
 CUDA = torch.device("cuda")
 
 
-def test_the_captured_memory_is_the_memory() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_captured_memory_is_the_memory(compiled: bool) -> None:
     worlds = 64
     engine = Engine(["BossLevel", "GoToImpUnlock", "PutNext"], worlds)
     engine.reset(0)
@@ -45,7 +46,7 @@ def test_the_captured_memory_is_the_memory() -> None:
         images = torch.from_numpy(engine.images.copy())
         last = torch.from_numpy(actions.copy())
         plain = update_memory(plain, images, last, make_tables())
-        captured = tree_map(torch.clone, captured_update(CUDA, 0)(captured, images.cuda(), last.cuda()))
+        captured = tree_map(torch.clone, captured_update(CUDA, 0, compiled)(captured, images.cuda(), last.cuda()))
         for ours, theirs in zip(tree_leaves(captured), tree_leaves(plain), strict=True):
             assert torch.equal(ours.cpu(), theirs)
         actions = rng.choice(6, worlds, p=[0.15, 0.15, 0.4, 0.1, 0.1, 0.1])

@@ -59,9 +59,17 @@ def _compilable(function: Function, dynamic: bool) -> Function:
             for tensor in tree_leaves(args):
                 if isinstance(tensor, torch.Tensor):
                     torch._dynamo.maybe_mark_dynamic(tensor, 0)
+        _raise_recompile_limit()
         return compile_function(function, dynamic)(*args)
 
     return call  # pyright: ignore[reportReturnType]
+
+
+def _raise_recompile_limit() -> None:
+    """A process that trains many agents meets more shapes than torch expects; from 2.12 on, threads have own limits."""
+    limits = torch._dynamo.config
+    # Before 2.7 it had another name.
+    setattr(limits, "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit", 256)
 
 
 @cache
@@ -69,7 +77,4 @@ def compile_function(function: Callable[..., Any], dynamic: bool = False) -> Cal
     """The compiled form of a function, one for the whole process."""
     # Not something a user could act on.
     warnings.filterwarnings("ignore", r"\s*Online softmax is disabled", UserWarning)
-    # A process that trains many agents meets more shapes than torch expects. Before 2.7 the limit had another name.
-    limits = torch._dynamo.config
-    setattr(limits, "recompile_limit" if hasattr(limits, "recompile_limit") else "cache_size_limit", 256)
     return torch.compile(function, dynamic=None if dynamic else False)

@@ -101,7 +101,6 @@ class GuidedRollouts:
         self._thread = ThreadPoolExecutor(1)
         self._stream = torch.cuda.Stream(self.device) if on_gpu else None
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        self._uses_graphs = cuda_graphs and on_gpu
         self._act = TokenFunction(
             self._choose,
             self.policy,
@@ -181,7 +180,7 @@ class GuidedRollouts:
             )
         )
         memory = reset_state(self._memory, self._initial, starts)
-        with compiling(self._uses_graphs):
+        with compiling(self._act.enabled):
             self._memory = self.policy.remember({"image": images, "last_action": actions}, memory)
         return LabeledFrames(frames_of(self._memory, missions), Labels(labels, bits, paths))
 
@@ -195,7 +194,7 @@ class GuidedRollouts:
         count = len(lanes)
         if not count:
             return None
-        if self._uses_graphs:
+        if self._act.enabled:
             # Some lanes are repeated, so that their number is a multiple, and few CUDA graphs are needed.
             lanes = np.resize(lanes, round_up(count, LANES_MULTIPLE))
         index = self._to_device(lanes)

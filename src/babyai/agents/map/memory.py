@@ -174,7 +174,8 @@ def update_memory(memory: Memory, image: Tensor, action: Tensor, tables: MapTabl
         time=memory.time + 1,
         log=memory.log,
     )
-    return after._replace(log=_record_events(memory, after, action, front, deed, tables))
+    # Not `_replace`, which torch 2.11 cannot compile.
+    return Memory(*after[:-1], log=_record_events(memory, after, action, front, deed, tables))
 
 
 class Deed(NamedTuple):

@@ -45,12 +45,15 @@ class Capacities:
         The last patch and the last event are padding, so that padded cells and neighbors can belong to them.
         """
         least = used._replace(patches=used.patches + 1, events=used.events + 1, words=used.words + PADDING_SEQUENCES)
-        slacks = (1 + self._slack * slack for slack in SLACK)
-        roomy = [round_up(int(slack * count), 1024) for slack, count in zip(slacks, least, strict=False)]
+        factors = [1 + self._slack * slack for slack in SLACK]
+        roomy = (round_up(int(factor * count), 1024) for factor, count in zip(factors, least[:-1], strict=True))
         room = Sizes(*roomy, longest=0)
         if self._room is not None and self._room.tokens <= TOO_LARGE * room.tokens:
-            sorts = zip(least, self._room, room, strict=True)
-            room = Sizes(*(size if size >= count else new for count, size, new in sorts))
+            if all(size >= count for size, count in zip(self._room[:-1], least[:-1], strict=True)):
+                room = self._room
+            else:
+                # All sorts grow together: each new size is a new graph.
+                room = Sizes(*map(max, self._room, room))
         longest = max(used.longest, -(-(room.tokens - used.tokens) // PADDING_SEQUENCES))
         if longest > room.longest:
             room = room._replace(longest=round_up(longest, 64))

@@ -27,6 +27,9 @@ class TokenFunction:
         slack: How much room for padding, see `Capacities`.
         enabled: Whether to use CUDA graphs on a GPU. Without them, tokens are not padded.
         settings: Other settings of `CudaGraphFunction`.
+
+    Attributes:
+        enabled: Whether CUDA graphs are used.
     """
 
     def __init__(
@@ -44,13 +47,14 @@ class TokenFunction:
         self.policy = policy
         # By number of frames.
         self._capacities = defaultdict[int, Capacities](partial(Capacities, slack))
+        self.enabled = enabled and device.type == "cuda"
         self._graph = CudaGraphFunction(self._call, device, mutated, enabled=enabled, compiled=True, **settings)
         self._count = CudaGraphFunction(policy.count, device, enabled=enabled, compiled=True, check_mutations=False)
 
     def __call__(self, frames: Frames, *inputs: Any) -> Any:
         """What the function returns; when replayed, tensors that the next call overwrites."""
         room = None
-        if self._graph.enabled:
+        if self.enabled:
             used = Sizes(*self._count(frames).tolist())
             room = self._capacities[len(frames.pose)].fit(used)
         return self._graph(frames, *inputs, room=room)

@@ -170,8 +170,9 @@ def tokenize_frames(
         without: What to leave out, of `config.MAP_PARTS`.
     """
     present = _look(frames, vectors, without)
-    lengths = present.tokens().sum(1)
-    patches, events, words = _find_tokens(present, room)
+    tokens = present.tokens()
+    lengths = tokens.sum(1)
+    patches, events, words = _find_tokens(present, tokens, room)
     cells = _read_patches(frames, vectors, patches, without)
     kinds, classes = _unpack_events(frames.keys[events.frame, events.slot])
     classes = classes * events.is_real[:, None]
@@ -232,15 +233,17 @@ def _locate_cells(
     up = (patch // GRID * PATCH - REACH)[..., None] + cell // PATCH
     across = (patch % GRID * PATCH - REACH)[..., None] + cell % PATCH
     heading = pose[..., HEADING]
-    step = vectors.int()[heading][..., None, :]
-    side = vectors.int()[(heading + 1) % 4][..., None, :]
-    cells = pose[..., None, POSITION] + up[..., None] * step + across[..., None] * side  # (..., 9, 2)
-    beyond = cells + pose[..., None, BEHIND_AND_LEFT]
-    on_map = ((beyond >= 0) & (beyond < SIZE)).all(-1)
+    step = vectors.int()[heading][..., None]
+    side = vectors.int()[(heading + 1) % 4][..., None]
+    # Not as pairs, for which compiled code would need memory.
+    ahead = pose[..., 0, None] + up * step[..., 0, :] + across * side[..., 0, :]
+    right = pose[..., 1, None] + up * step[..., 1, :] + across * side[..., 1, :]
+    behind, left = pose[..., BEHIND_AND_LEFT, None].unbind(-2)
+    on_map = (ahead >= -behind) & (ahead < SIZE - behind) & (right >= -left) & (right < SIZE - left)
     if "map" in without:
         on_map = on_map & (up >= 0) & (up < VIEW_SIZE) & (across.abs() <= VIEW_SIZE // 2)
-    row, column = (cells % SIZE).unbind(-1)
-    return cells, (row * SIZE + column).long(), on_map
+    index = ahead % SIZE * SIZE + right % SIZE
+    return torch.stack([ahead, right], -1), index.long(), on_map
 
 
 @compilable_dynamic
@@ -259,7 +262,7 @@ def _read_patches(frames: Frames, vectors: Tensor, patches: Found, without: Coll
     visits = (visits >> turns | visits << (8 - turns)) & 255
     if "visits" in without:
         visits = torch.zeros_like(visits)
-    return torch.where(is_known[:, None], torch.stack([contents, places, traces, visits], 1), 0).int()
+    return torch.where(is_known[:, None], torch.stack([contents, places, traces, visits], 1), 0)
 
 
 def _unpack_events(keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -268,14 +271,13 @@ def _unpack_events(keys: Tensor) -> tuple[Tensor, Tensor]:
     return kinds, torch.cat([things[..., None], neighbors], -1)
 
 
-def _find_tokens(present: Present, room: Sizes | None) -> list[Found]:
+def _find_tokens(present: Present, tokens: Tensor, room: Sizes | None) -> list[Found]:
     """The patches, events and words; padding has the last positions."""
-    tokens = present.tokens()
     positions = tokens.flatten().cumsum(0).view(tokens.shape) - 1
     first = 1
     padding_at = positions[-1, -1] + 1
     sorts = []
-    for mask, size in zip(present, room or (None,) * 3, strict=False):
+    for mask, size in zip(present, room[:3] if room else (None,) * 3, strict=True):
         frame, slot = _find(mask, size).unbind(1)
         number = torch.arange(len(frame), device=mask.device)
         count = mask.sum()
