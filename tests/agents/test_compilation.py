@@ -141,6 +141,7 @@ def test_a_compiled_agent_computes_the_same(size: str, functions: set[str], trai
     assert_close(dict(model.named_buffers()), dict(plain.named_buffers()))
 
 
+@pytest.mark.long
 def test_the_compiled_map_agent_computes_the_same(compiler: Compiler) -> None:
     """And one compilation serves any number of frames."""
     torch.manual_seed(0)

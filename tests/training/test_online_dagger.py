@@ -158,14 +158,15 @@ def test_frames_without_advice_do_not_count() -> None:
     assert one == other
 
 
-def test_a_run_resumes_with_its_schedule(tmp_path: Path) -> None:
-    options = make_options(out=str(tmp_path / "run"), frames=1600, expert_until=0.0)
+def test_a_run_resumes_with_its_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("babyai.training.online_dagger.ROW_UPDATES", 25)
+    options = make_options(out=str(tmp_path / "run"), frames=400, expert_until=0.0)
     train(options)
     rows = read_rows(tmp_path / "run")
-    assert [row["frames"] for row in rows] == [1600]
-    session = train(make_options(out=str(tmp_path / "run"), frames=3200, expert_until=0.0), resume=True)
+    assert [row["frames"] for row in rows] == [400]
+    session = train(make_options(out=str(tmp_path / "run"), frames=800, expert_until=0.0), resume=True)
     rows = read_rows(tmp_path / "run")
-    assert [row["frames"] for row in rows] == [1600, 3200]
+    assert [row["frames"] for row in rows] == [400, 800]
     # The expert-only phase is not repeated, and the seeds go on.
     assert rows[-1]["agent_frames"] > 0
     assert rows[-1]["episodes"] > rows[0]["episodes"]
