@@ -2,9 +2,11 @@
 
     python -m benchmarks.map_agent --levels paper --missions 1000 --out validation.json
     python -m benchmarks.map_agent --levels others --missions 200 --failures 0 --out others.json
+    python -m benchmarks.map_agent --replay results/map/stretches.jsonl --out results/map/failures-3.json
 
 Missions are validation missions; a frozen agent is tested with `babyai evaluate`, whose seeds are those of test
-missions. A failed mission is played again to see what the agent does at its end (see `find_endings`).
+missions. A failed mission is played again to see what the agent does at its end (see `find_endings`). The last command
+only does that, for missions that failed before.
 """
 
 import argparse
@@ -44,11 +46,16 @@ def main() -> None:
     parser.add_argument("--missions", type=int, default=1000, help="Validation missions per level (default: 1000).")
     parser.add_argument("--sample", action="store_true", help="Sample actions instead of taking the argmax.")
     parser.add_argument("--failures", type=int, default=100, help="Failures per level to look at (default: 100).")
+    parser.add_argument("--replay", type=Path, help="Only look at the failures in the last line of this file.")
     parser.add_argument("--out", type=Path, required=True, help="Output file, JSON.")
     arguments = parser.parse_args()
+    player = AgentPlayer(Agent.load(arguments.agent).model, device="auto", sample=arguments.sample)
+    if arguments.replay:
+        report = replay_failures(player, arguments.replay)
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        return
     groups = {"paper": PAPER_ORDER, "others": OTHERS}
     levels = groups.get(arguments.levels) or arguments.levels.split(",")
-    player = AgentPlayer(Agent.load(arguments.agent).model, device="auto", sample=arguments.sample)
     report = measure(player, levels, arguments.missions, arguments.failures)
     arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     for name, row in report["levels"].items():
@@ -86,6 +93,19 @@ def measure(player: AgentPlayer, levels: Sequence[str], missions: int, max_failu
     }
 
 
+def replay_failures(player: AgentPlayer, path: Path) -> dict[str, Any]:
+    """How the failed missions of the newest stretch of training end, as JSON."""
+    stretch = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
+    failed = {name: seeds for name, seeds in stretch["failed_seeds"].items() if seeds}
+    return {
+        "origin": describe_provenance(),
+        "stretch": stretch["stretch"],
+        "actions": "sampled" if player.sample else "argmax",
+        "precision": player.precision,
+        "endings": {name: dict(find_endings(player, name, seeds)) for name, seeds in failed.items()},
+    }
+
+
 def compare_steps(result: Evaluation, expert: Evaluation) -> float | None:
     """The median ratio of the agent's steps to the expert's, over missions that both solve; None if there are none."""
     both = (result.rewards > 0) & (expert.rewards > 0)
@@ -115,7 +135,7 @@ def find_endings(player: Player, level: str, seeds: Sequence[int]) -> Counter[st
                 if counts[world][state] == RECURRENCES:
                     recurring = sum(count > RECURRENCES // 2 for count in counts[world].values())
                     reason = find_reason(engine, teacher, world) if advice[world] >= 0 else "impossible"
-                    endings[world] = f"circle of {recurring} state{'s'[: recurring > 1]}, {reason}"
+                    endings[world] = f"{recurring}-state circle, {reason}"
             engine.step(player.act(engine, starts), skip_done=True)
             starts = np.zeros(len(seeds), dtype=bool)
             for world in np.flatnonzero(engine.done):

@@ -1,5 +1,8 @@
 """`benchmarks.map_agent`: steps next to the expert's, and what failures are."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from babyai.evaluation.players import AgentPlayer, ExpertPlayer
 from babyai.levels.catalog import LEVELS
 from babyai.seeds import VALIDATION_SEED
 from babyai.world.codes import FORWARD, LEFT
-from benchmarks.map_agent import OTHERS, PAPER_ORDER, compare_steps, find_endings, measure
+from benchmarks.map_agent import OTHERS, PAPER_ORDER, compare_steps, find_endings, measure, replay_failures
 
 
 class Repeating:
@@ -35,8 +38,8 @@ def test_the_same_action_forever_is_going_around_in_circles() -> None:
     result = evaluate(Repeating(FORWARD), "GoToLocal", missions=40, first_seed=VALIDATION_SEED)
     endings = find_endings(Repeating(FORWARD), "GoToLocal", result.failed_seeds.tolist())
     assert sum(endings.values()) == len(result.failed_seeds) > 20
-    assert set(endings) == {"circle of 1 state, search", "circle of 1 state, target seen"}
-    assert find_endings(Repeating(LEFT), "Unlock", [VALIDATION_SEED]) == {"circle of 4 states, search": 1}
+    assert set(endings) == {"1-state circle, search", "1-state circle, target seen"}
+    assert find_endings(Repeating(LEFT), "Unlock", [VALIDATION_SEED]) == {"4-state circle, search": 1}
 
 
 def test_steps_are_compared_where_both_succeed() -> None:
@@ -52,3 +55,11 @@ def test_the_shipped_agent_is_measured() -> None:
     row = report["levels"]["GoToObj"]
     assert report["actions"] == "argmax" and row["missions"] == 20 and row["success_rate"] > 0.9
     assert 0.9 < row["steps_ratio"] < 1.3 and report["missions_per_second"] > 0
+
+
+def test_failures_are_replayed(tmp_path: Path) -> None:
+    stretches = tmp_path / "stretches.jsonl"
+    last = {"stretch": 2, "failed_seeds": {"GoToObj": [VALIDATION_SEED, VALIDATION_SEED + 1], "GoToLocal": []}}
+    stretches.write_text(json.dumps({"stretch": 1}) + "\n" + json.dumps(last) + "\n")
+    report = replay_failures(AgentPlayer(Agent.load("map").model), stretches)
+    assert report["stretch"] == 2 and report["endings"] == {"GoToObj": {"solved when replayed": 2}}
