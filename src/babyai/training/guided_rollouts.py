@@ -19,7 +19,7 @@ from babyai.agents.actor import choose_actions
 from babyai.agents.compilation import compiling
 from babyai.agents.map.memory import Memory
 from babyai.agents.map.padding import round_up
-from babyai.agents.map.token_graphs import TokenFunction
+from babyai.agents.map.token_function import TokenFunction
 from babyai.agents.map.tokens import Frames, Tokens, count_own_visits, frames_of
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from babyai.agents.config import MAP
 from babyai.agents.map.model import NUM_PROGRESS, Decisions, MapPolicy
-from babyai.agents.map.token_graphs import TokenFunction
+from babyai.agents.map.token_function import TokenFunction
 from babyai.agents.map.tokens import Tokens
 from babyai.agents.precision import MixedPrecision
 from babyai.seeds import roll_in_seed

@@ -208,18 +208,19 @@ def tokenize_frames(
 @compilable_dynamic
 def _look(frames: Frames, vectors: Tensor, without: Collection[str]) -> Present:
     patch = torch.arange(NUM_PATCHES, dtype=torch.int32, device=vectors.device)
-    _, index, is_known = _locate_cells(frames.pose.int()[:, None], vectors, patch, without)
+    ahead, right, on_map = _locate_cells(frames.pose.int()[:, None], vectors, patch, without)
+    index = _flat_index(ahead, right)
     contents = frames.cells[:, 0].flatten(1).gather(1, index.flatten(1)).view_as(index)
     events = frames.times[:, 1] >= 0
     if "events" in without:
         events = torch.zeros_like(events)
-    return Present(((contents > 0) & is_known).any(2), events, frames.missions != 0)
+    return Present(((contents > 0) & on_map).any(2), events, frames.missions != 0)
 
 
 def _locate_cells(
     pose: Tensor, vectors: Tensor, patch: Tensor, without: Collection[str]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the cells of patches are: their coordinates, their index in the flattened map, and whether it reaches them.
+    """Where the cells of patches are, ahead and right of the start, and whether the map reaches them.
 
     Of a cell on the map, only coordinates modulo 24 are known. Which they are follows from how far the map reaches.
 
@@ -235,27 +236,33 @@ def _locate_cells(
     heading = pose[..., HEADING]
     step = vectors.int()[heading][..., None]
     side = vectors.int()[(heading + 1) % 4][..., None]
+    agent_ahead, agent_right = pose[..., POSITION, None].unbind(-2)
     # Not as pairs, for which compiled code would need memory.
-    ahead = pose[..., 0, None] + up * step[..., 0, :] + across * side[..., 0, :]
-    right = pose[..., 1, None] + up * step[..., 1, :] + across * side[..., 1, :]
+    ahead = agent_ahead + up * step[..., 0, :] + across * side[..., 0, :]
+    right = agent_right + up * step[..., 1, :] + across * side[..., 1, :]
     behind, left = pose[..., BEHIND_AND_LEFT, None].unbind(-2)
     on_map = (ahead >= -behind) & (ahead < SIZE - behind) & (right >= -left) & (right < SIZE - left)
     if "map" in without:
         on_map = on_map & (up >= 0) & (up < VIEW_SIZE) & (across.abs() <= VIEW_SIZE // 2)
-    index = ahead % SIZE * SIZE + right % SIZE
-    return torch.stack([ahead, right], -1), index.long(), on_map
+    return ahead, right, on_map
+
+
+def _flat_index(ahead: Tensor, right: Tensor) -> Tensor:
+    """The index of cells in the flattened map."""
+    return (ahead % SIZE * SIZE + right % SIZE).long()
 
 
 @compilable_dynamic
 def _read_patches(frames: Frames, vectors: Tensor, patches: Found, without: Collection[str]) -> Tensor:
     """(P, 4, 9) int32: contents, places, traces and visits of the cells of patches, 0 where nothing is known."""
     pose = frames.pose[patches.frame].int()
-    cells, index, on_map = _locate_cells(pose, vectors, patches.slot.int(), without)
-    planes = torch.arange(4, device=index.device)[:, None] * SIZE * SIZE
+    ahead, right, on_map = _locate_cells(pose, vectors, patches.slot.int(), without)
+    planes = torch.arange(4, device=pose.device)[:, None] * SIZE * SIZE
     start = patches.frame[:, None, None] * 4 * SIZE * SIZE
-    contents, places, traces, visits = frames.cells.flatten()[start + planes + index[:, None]].int().unbind(1)
+    index = start + planes + _flat_index(ahead, right)[:, None]
+    contents, places, traces, visits = frames.cells.flatten()[index].int().unbind(1)
     is_known = on_map & (contents > 0) & patches.is_real[:, None]
-    places = torch.where(places == codes.NATIVE, 1 + place_of(cells, pose[:, WALLS]), places)
+    places = torch.where(places == codes.NATIVE, 1 + place_of(torch.stack([ahead, right], -1), pose[:, WALLS]), places)
     if "places" in without:
         places = torch.full_like(places, 1 + codes.OUTSIDE)
     turns = 2 * pose[:, HEADING, None]
