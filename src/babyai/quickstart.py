@@ -67,6 +67,8 @@ class Recipe:
     """Test missions."""
     seed: int = 0
     """Random seed of the weights and of the order of demonstrations."""
+    precision: str | None = None
+    """"float32" or "bf16"; default: bf16 if the processor has instructions for it."""
 
 
 def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evaluation:
@@ -149,7 +151,7 @@ def _train(demos: Path, recipe: Recipe, console: Console) -> "Agent":
     console.rule("2. Imitation learning")
     agent = Agent.create(*ARCHITECTURE, seed=recipe.seed)
     agent.model.train()
-    precision = find_precision(None, agent.device, training=True)
+    precision = find_precision(recipe.precision, agent.device, training=True)
     core = ImitationLearner(agent.model, recipe.lanes, learning_rate=recipe.learning_rate, precision=precision)
     frames = recipe.lanes * recipe.steps
     title = f"{recipe.demos:,} demonstrations, {agent.num_parameters:,} parameters, {precision}"
