@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import minigrid  # noqa: F401 - registers its ids with Gymnasium
 import numpy as np
+from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from babyai import LEVELS, Engine
 from babyai.world.codes import AGENT_TYPE, TRIPLES, VOCABULARY, Action
@@ -32,7 +33,26 @@ ACTION_PROBS = {
 
 
 class StuckError(Exception):
-    """Minigrid timed out: its reset and its bot loop forever on some missions."""
+    """Minigrid's reset or its bot would loop forever, as they do on some missions."""
+
+
+class BoundedBot(BabyAIBot):
+    """Minigrid's bot, but raises StuckError where it would search for paths forever.
+
+    Advice takes about ten searches. A time limit would not do: Python ignores an exception that a signal raises while
+    garbage is collected, and how far a bot gets would depend on the machine.
+    """
+
+    MAX_SEARCHES = 200
+
+    def replan(self, action_taken: Any = None) -> Any:
+        self._bound = self.bfs_counter + self.MAX_SEARCHES
+        return super().replan(action_taken)
+
+    def _breadth_first_search(self, *args: Any, **kwargs: Any) -> Any:
+        if self.bfs_counter >= self._bound:
+            raise StuckError(f"more than {self.MAX_SEARCHES} searches for one advice")
+        return super()._breadth_first_search(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -46,7 +66,8 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise StuckError(f"timed out after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, raise_stuck)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again and again, because Python ignores an exception that is raised while garbage is collected.
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
     finally:
@@ -210,9 +231,7 @@ class BotPlayer:
     deviation: float = 0.0
 
     def start(self, twin: Twin) -> None:
-        from minigrid.utils.baby_ai_bot import BabyAIBot
-
-        self.bot = BabyAIBot(twin.env)
+        self.bot = BoundedBot(twin.env)
         self.taken = None
         self.fallback = InteractivePlayer(self.rng)
 
@@ -220,10 +239,9 @@ class BotPlayer:
         if self.bot is None:
             return self.fallback.act(twin)
         try:
-            with time_limit(2):
-                advice = int(self.bot.replan(self.taken))
+            advice = int(self.bot.replan(self.taken))
         except Exception:
-            # The bot fails an assertion, recurses too deeply, or times out.
+            # The bot fails an assertion, recurses too deeply, or is stuck.
             self.bot = None
             return self.fallback.act(twin)
         self.taken = advice if self.rng.random() >= self.deviation else int(self.rng.integers(7))
