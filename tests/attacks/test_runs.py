@@ -114,13 +114,15 @@ RESUME = """
 import sys
 from tests.attacks.test_runs import MAKE
 from pathlib import Path
-name, folder = sys.argv[1:]
+name, *folders = sys.argv[1:]
 module, make = MAKE[name]
 longer = {"frames": 1600} if name == "ppo" else {"epochs": 3}
-try:
-    module.train(make(Path(folder), **longer), resume=True)
-except (ValueError, OSError, RuntimeError, MemoryError) as error:
-    print("refused:", error)
+for folder in folders:
+    try:
+        module.train(make(Path(folder), **longer), resume=True)
+        print("\\nresumed:", folder, flush=True)
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        print("\\nrefused:", folder, error, flush=True)
 """
 
 
@@ -129,19 +131,20 @@ def test_forged_runs_are_survived(run: tuple[Any, Any, Path], tmp_path: Path) ->
     module, _, folder = run
     name = module.__name__.rpartition(".")[2]
     rng = np.random.default_rng(0)
+
+    def change(tensors: dict[str, Any], state: dict[str, Any]) -> None:
+        if rng.random() < 0.4:
+            tensor = tensors[rng.choice(sorted(tensors))]
+            flat = tensor.reshape(-1)
+            if len(flat):
+                flat[rng.integers(len(flat))] = 127
+        else:
+            state.update(corrupt_bytes(rng, state))
+
+    copies = [str(forged_copy(folder, tmp_path / f"copy{number}", change)) for number in range(25)]
+    words = [sys.executable, "-c", RESUME, name, *copies]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    for _ in range(25):
-
-        def change(tensors: dict[str, Any], state: dict[str, Any]) -> None:
-            if rng.random() < 0.4:
-                tensor = tensors[rng.choice(sorted(tensors))]
-                flat = tensor.reshape(-1)
-                if len(flat):
-                    flat[rng.integers(len(flat))] = 127
-            else:
-                state.update(corrupt_bytes(rng, state))
-
-        copy = forged_copy(folder, tmp_path / "copy", change)
-        words = [sys.executable, "-c", RESUME, name, str(copy)]
-        done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
+    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcomes = [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith(("resumed:", "refused:"))]
+    assert len(outcomes) == 25 and {"resumed", "refused"} == set(outcomes)
