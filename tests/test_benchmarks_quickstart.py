@@ -28,6 +28,7 @@ def test_emulated_products_are_rounded_products() -> None:
     assert torch.equal(kernel.grad, wide.grad.bfloat16())
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_both_precisions_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quickstart, "_film", lambda *_: None)
