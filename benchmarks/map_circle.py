@@ -24,7 +24,7 @@ from babyai.atomic_io import atomic_file
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
 from babyai.render.film import draw_scene
-from babyai.render.scene import take_scene
+from babyai.render.scene import Scene, take_scene
 from babyai.world.codes import Action
 from benchmarks.map_agent import RECURRENCES, describe_state
 
@@ -35,10 +35,11 @@ class Moment(NamedTuple):
     """A state of the episode, and what the agent makes of it."""
 
     state: bytes
-    picture: np.ndarray
-    map: np.ndarray
+    scene: Scene
+    memory: Memory
     probs: list[float]
     advice: int
+    """The teacher's action."""
 
 
 def main() -> None:
@@ -63,22 +64,21 @@ def find_circle(policy: Any, level: str, seed: int) -> list[Moment]:
     engine = Engine(level, 1)
     engine.reset(np.array([seed]))
     teacher = ExpertBatch(engine, "teacher")
-    memory = new_state(policy, 1)
+    memory: Any = new_state(policy, 1)
+    if not isinstance(memory, Memory):
+        raise ValueError("only an agent with a map has one to draw, such as those of `babyai train online-dagger`")
     counts = Counter[bytes]()
     moments: list[Moment] = []
     action = -1
     while not engine.done[0]:
         logits, _, memory = policy(observe(engine, action), memory)
-        if not isinstance(memory, Memory):
-            raise ValueError("only an agent with a map has one to draw")
         state = describe_state(engine.worlds[0])
         counts[state] += 1
         if counts[state] == RECURRENCES:
             states = [moment.state for moment in moments]
             return moments[len(states) - 1 - states[::-1].index(state) :]
-        picture = draw_scene(take_scene(engine, 0, None if action < 0 else action), "map agent", TILE)
-        probs = logits[0].float().softmax(0).tolist()
-        moments.append(Moment(state, picture, draw_map(memory, 0, TILE), probs, int(teacher.advise()[0])))
+        scene = take_scene(engine, 0, None if action < 0 else action)
+        moments.append(Moment(state, scene, memory, logits[0].softmax(0).tolist(), int(teacher.advise()[0])))
         action = int(logits[0].argmax())
         engine.step(np.array([action]))
     raise ValueError(f"{level}, seed {seed}: {'solved' if engine.rewards[0] > 0 else 'time over'}, not a circle")
@@ -101,8 +101,8 @@ def draw_circle(moments: list[Moment], path: Path) -> None:
         3, len(moments), figsize=(4.2 * len(moments), 9), squeeze=False, height_ratios=[5, 4, 2.2], layout="constrained"
     )
     for moment, (world, drawn, bars) in zip(moments, axes.T, strict=True):
-        world.imshow(moment.picture)
-        drawn.imshow(moment.map)
+        world.imshow(draw_scene(moment.scene, "map agent", TILE))
+        drawn.imshow(draw_map(moment.memory, 0, TILE))
         drawn.set_title("the agent's map", fontsize=10)
         for axis in (world, drawn):
             axis.axis("off")

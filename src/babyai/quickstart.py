@@ -68,7 +68,7 @@ class Recipe:
     seed: int = 0
     """Random seed of the weights and of the order of demonstrations."""
     precision: str | None = None
-    """"float32" or "bf16"; default: bf16 if the processor has instructions for it."""
+    """Of training, "float32" or "bf16"; default: bf16 if the processor has instructions for it."""
 
 
 def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evaluation:

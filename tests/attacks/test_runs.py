@@ -145,6 +145,6 @@ def test_forged_runs_are_survived(run: tuple[Any, Any, Path], tmp_path: Path) ->
     words = [sys.executable, "-c", RESUME, name, *copies]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, f"after {done.stdout[-500:]}: {done.stderr[-2000:]}"
     outcomes = [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith(("resumed:", "refused:"))]
     assert len(outcomes) == 25 and {"resumed", "refused"} == set(outcomes)

@@ -50,6 +50,13 @@ def test_the_bot_plays_as_in_minigrid(minigrid_id: str) -> None:
     assert assert_same_play(minigrid_id, range(3)) == 3
 
 
+def test_a_bot_that_never_returns_is_stopped() -> None:
+    ours = gym.make("babyai/UnlockToUnlock-v0", rules="minigrid")
+    theirs = gym.make("BabyAI-UnlockToUnlock-v0", disable_env_checker=True)
+    played = play(ours, 4)
+    assert played == play(theirs, 4) and played[2] == "StuckError"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("minigrid_id", MINIGRID_IDS)
 def test_the_bot_plays_every_level_as_in_minigrid(minigrid_id: str) -> None:
