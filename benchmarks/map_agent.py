@@ -1,25 +1,29 @@
 """Measures the agent that plays all levels: success, steps next to the expert's, and what its failures are.
 
-    python -m benchmarks.map_agent --levels paper --missions 1000 --out validation.json
-    python -m benchmarks.map_agent --levels others --missions 200 --failures 0 --out others.json
-    python -m benchmarks.map_agent --replay results/map/stretches.jsonl --out results/map/failures-3.json
+    python -m benchmarks.map_agent --levels paper --missions 1000 --out validation.jsonl
+    python -m benchmarks.map_agent --levels paper --missions 10000 --test --out results/map/test.jsonl
+    python -m benchmarks.map_agent --levels others --missions 500 --test --out results/map/test.jsonl
+    python -m benchmarks.map_agent --levels BossLevel,SynthSeq --without history --out ablation.jsonl
 
-Missions are validation missions; a frozen agent is tested with `babyai evaluate`, whose seeds are those of test
-missions. A failed mission is played again to see what the agent does at its end (see `find_endings`). The last command
-only does that, for missions that failed before.
+Each level is one line of the output. Levels that are in it already, measured in the same way, are skipped, so that an
+interrupted command can be repeated. Test missions are for a frozen agent only. A failed mission is played again to see
+what the agent does at its end (see `find_endings`).
 """
 
 import argparse
+import hashlib
 import json
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from babyai.agents import Agent
+from babyai.agents.checkpoint import find_checkpoint
+from babyai.agents.device import PRECISIONS
 from babyai.console import progress
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import Evaluation, evaluate_levels
@@ -28,12 +32,13 @@ from babyai.expert.expert import ExpertBatch
 from babyai.expert.teacher_search import start_teacher_search
 from babyai.expert.teacher_subgoals import TARGET, choose_subgoal
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS
-from babyai.seeds import VALIDATION_SEED
+from babyai.seeds import TEST_SEED, VALIDATION_SEED
 from babyai.training.provenance import describe_provenance
 
 # Long episodes first; see `evaluate_levels`.
 PAPER_ORDER = tuple(reversed(PAPER_LEVELS))
 OTHERS = tuple(sorted(LEVELS.keys() - set(PAPER_LEVELS), key=lambda name: -LEVELS[name].width))
+GROUPS = {"paper": PAPER_ORDER, "others": OTHERS}
 # An agent that was this often in a state goes around in circles.
 RECURRENCES = 20
 
@@ -43,67 +48,69 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", default="map", help="Checkpoint (default: the one that comes with the package).")
     parser.add_argument("--levels", default="paper", help="paper, others, or names separated by commas.")
-    parser.add_argument("--missions", type=int, default=1000, help="Validation missions per level (default: 1000).")
+    parser.add_argument("--missions", type=int, default=1000, help="Missions per level (default: 1000).")
+    parser.add_argument("--test", action="store_true", help="Test missions instead of validation missions.")
+    parser.add_argument("--precision", choices=PRECISIONS, help="Default: bf16 on a GPU, float32 elsewhere.")
     parser.add_argument("--sample", action="store_true", help="Sample actions instead of taking the argmax.")
+    parser.add_argument("--without", default="", help="Leave out parts of its memory, joined by +, such as history.")
     parser.add_argument("--failures", type=int, default=100, help="Failures per level to look at (default: 100).")
-    parser.add_argument("--replay", type=Path, help="Only look at the failures in the last line of this file.")
-    parser.add_argument("--out", type=Path, required=True, help="Output file, JSON.")
+    parser.add_argument("--out", type=Path, required=True, help="Output file, JSON lines; new levels are appended.")
     arguments = parser.parse_args()
-    player = AgentPlayer(Agent.load(arguments.agent).model, device="auto", sample=arguments.sample)
-    if arguments.replay:
-        report = replay_failures(player, arguments.replay)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        return
-    groups = {"paper": PAPER_ORDER, "others": OTHERS}
-    levels = groups.get(arguments.levels) or arguments.levels.split(",")
-    report = measure(player, levels, arguments.missions, arguments.failures)
-    arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    for name, row in report["levels"].items():
-        rate, low, high = (100 * row[key] for key in ("success_rate", "low", "high"))
-        endings = ", ".join(f"{count} {ending}" for ending, count in row["endings"].items())
-        steps = "" if row["steps_ratio"] is None else f"{row['steps_ratio']:.2f} x the expert's steps"
-        print(f"{name:24} {rate:6.2f} ({low:.2f} to {high:.2f})  {steps}  {endings}")
-    print(f"{report['missions_per_second']:.1f} missions/s")
+    agent = Agent.load(arguments.agent)
+    config = replace(agent.config, without=arguments.without or agent.config.without)
+    model = agent.model
+    model.without = config.left_out
+    player = AgentPlayer(model, device="auto", precision=arguments.precision, sample=arguments.sample)
+    settings = {"missions": arguments.missions, "first_seed": TEST_SEED if arguments.test else VALIDATION_SEED}
+    how = {
+        "weights": hashlib.sha256(find_checkpoint(arguments.agent).read_bytes()).hexdigest()[:12],
+        "actions": "sampled" if player.sample else "argmax",
+        "precision": player.precision,
+        "without": config.without,
+        **settings,
+    }
+    measured = {row["level"] for row in read_rows(arguments.out) if how.items() <= row.items()}
+    levels = GROUPS.get(arguments.levels) or arguments.levels.split(",")
+    left = [level for level in levels if level not in measured]
+    # A GPU is fastest with all levels at once; elsewhere, less is lost if the command is interrupted.
+    for group in [left] if player.device.type == "cuda" else [[level] for level in left]:
+        for row in measure(player, group, settings, arguments.failures):
+            with arguments.out.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(how | row) + "\n")
+            print(describe(row), flush=True)
 
 
-def measure(player: AgentPlayer, levels: Sequence[str], missions: int, max_failures: int) -> dict[str, Any]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of an output file; none if there is no file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def describe(row: dict[str, Any]) -> str:
+    """The row of a level as text."""
+    rate, low, high = (100 * row[key] for key in ("success_rate", "low", "high"))
+    endings = ", ".join(f"{count} {ending}" for ending, count in row["endings"].items())
+    steps = "" if row["steps_ratio"] is None else f"{row['steps_ratio']:.2f} x the expert's steps"
+    return f"{row['level']:24} {rate:6.2f} ({low:.2f} to {high:.2f})  {steps}  {endings}"
+
+
+def measure(
+    player: AgentPlayer, levels: Sequence[str], settings: dict[str, int], max_failures: int
+) -> Iterator[dict[str, Any]]:
     """Success, steps and failures on each level, as JSON."""
-    settings = {"missions": missions, "first_seed": VALIDATION_SEED}
-    began = time.perf_counter()
     with progress("evaluating", "missions") as report:
         results = evaluate_levels(player, levels, **settings, progress=report)
-    seconds = time.perf_counter() - began
     experts = evaluate_levels(ExpertPlayer(), levels, **settings)
-    rows = {}
     for name, result in results.items():
-        seeds = result.failed_seeds[:max_failures].tolist()
-        endings = find_endings(player, name, seeds) if seeds else Counter()
-        rows[name] = {
+        failed = result.failed_seeds.tolist()
+        yield {
             **result.to_dict(),
+            "failed_seeds": failed,
             "steps_ratio": compare_steps(result, experts[name]),
             "expert_success_rate": experts[name].success_rate,
-            "endings": dict(endings),
+            "expert_mean_length": experts[name].mean_length,
+            "endings": dict(find_endings(player, name, failed[:max_failures])) if failed[:max_failures] else {},
+            "origin": describe_provenance(),
         }
-    return {
-        "origin": describe_provenance(),
-        "actions": "sampled" if player.sample else "argmax",
-        "precision": player.precision,
-        "missions_per_second": missions * len(levels) / seconds,
-        "levels": rows,
-    }
-
-
-def replay_failures(player: AgentPlayer, path: Path) -> dict[str, Any]:
-    """How the failed missions of the newest stretch of training end, as JSON."""
-    stretch = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
-    failed = {name: seeds for name, seeds in stretch["failed_seeds"].items() if seeds}
-    return {
-        "origin": describe_provenance(),
-        "stretch": stretch["stretch"],
-        "actions": "sampled" if player.sample else "argmax",
-        "precision": player.precision,
-        "endings": {name: dict(find_endings(player, name, seeds)) for name, seeds in failed.items()},
-    }
 
 
 def compare_steps(result: Evaluation, expert: Evaluation) -> float | None:

@@ -3,7 +3,7 @@
     python -m benchmarks.map_circle PutNextLocal 1000000207 --out docs/images/circle.png
 
 Each column is a state: the world, the map that the agent has drawn (the start faced up), and the probabilities of its
-actions. The teacher's action is marked.
+actions. The teacher's action is marked. The repetition penalty is switched off; with it, a circle ends.
 """
 
 import argparse
@@ -50,7 +50,9 @@ def main() -> None:
     parser.add_argument("--agent", default="map", help="Checkpoint (default: the one that comes with the package).")
     parser.add_argument("--out", type=Path, required=True, help="Output file, PNG.")
     arguments = parser.parse_args()
-    circle = find_circle(Agent.load(arguments.agent, device="cpu").model, arguments.level, arguments.seed)
+    policy: Any = Agent.load(arguments.agent, device="cpu").model
+    policy.without = ("history",)
+    circle = find_circle(policy, arguments.level, arguments.seed)
     draw_circle(circle, arguments.out)
 
 

@@ -1,19 +1,17 @@
 """`benchmarks.map_agent`: steps next to the expert's, and what failures are."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from babyai.agents import Agent
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
-from babyai.evaluation.players import AgentPlayer, ExpertPlayer
+from babyai.evaluation.players import ExpertPlayer
 from babyai.levels.catalog import LEVELS
-from babyai.seeds import VALIDATION_SEED
+from babyai.seeds import TEST_SEED, VALIDATION_SEED
 from babyai.world.codes import FORWARD, LEFT
-from benchmarks.map_agent import OTHERS, PAPER_ORDER, compare_steps, find_endings, measure, replay_failures
+from benchmarks.map_agent import OTHERS, PAPER_ORDER, compare_steps, find_endings, main, read_rows
 
 
 class Repeating:
@@ -49,17 +47,20 @@ def test_steps_are_compared_where_both_succeed() -> None:
     assert compare_steps(nobody, evaluate(ExpertPlayer(), "Unlock", missions=5, first_seed=VALIDATION_SEED)) is None
 
 
-def test_the_shipped_agent_is_measured() -> None:
-    player = AgentPlayer(Agent.load("map").model)
-    report = measure(player, ["GoToObj"], missions=20, max_failures=5)
-    row = report["levels"]["GoToObj"]
-    assert report["actions"] == "argmax" and row["missions"] == 20 and row["success_rate"] > 0.9
-    assert 0.9 < row["steps_ratio"] < 1.3 and report["missions_per_second"] > 0
+def test_the_shipped_agent_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "rows.jsonl"
+    command = ["map_agent", "--missions", "20", "--out", str(out), "--levels"]
+    for levels in ("GoToObj", "GoToObj,GoToLocal"):
+        monkeypatch.setattr("sys.argv", [*command, levels])
+        main()
+    # What was measured before is not measured again.
+    rows = read_rows(out)
+    assert [row["level"] for row in rows] == ["GoToObj", "GoToLocal"]
+    for row in rows:
+        assert row["actions"] == "argmax" and row["missions"] == 20 and row["first_seed"] == VALIDATION_SEED
+        assert row["success_rate"] > 0.9 and len(row["failed_seeds"]) == 20 - row["successes"]
+        assert 0.9 < row["steps_ratio"] < 1.3
 
-
-def test_failures_are_replayed(tmp_path: Path) -> None:
-    stretches = tmp_path / "stretches.jsonl"
-    last = {"stretch": 2, "failed_seeds": {"GoToObj": [VALIDATION_SEED, VALIDATION_SEED + 1], "GoToLocal": []}}
-    stretches.write_text(json.dumps({"stretch": 1}) + "\n" + json.dumps(last) + "\n")
-    report = replay_failures(AgentPlayer(Agent.load("map").model), stretches)
-    assert report["stretch"] == 2 and report["endings"] == {"GoToObj": {"solved when replayed": 2}}
+    monkeypatch.setattr("sys.argv", [*command, "GoToObj", "--test"])
+    main()
+    assert read_rows(out)[2:] == [row for row in read_rows(out) if row["first_seed"] == TEST_SEED] != []

@@ -11,7 +11,7 @@ from benchmarks.map_circle import draw_circle, find_circle
 
 
 def test_the_circle_of_an_untrained_agent_is_drawn(tmp_path: Path) -> None:
-    agent = Agent.create("map", size="small", seed=0)
+    agent = Agent.create("map", size="small", seed=0, without="history")
     circle = find_circle(agent.model, "GoToLocal", VALIDATION_SEED)
     states = [moment.state for moment in circle]
     assert 1 <= len(set(states)) == len(states)

@@ -10,13 +10,14 @@ import torch
 from babyai.agents import Agent
 from babyai.agents.map.model import MapPolicy
 from babyai.agents.map.padding import Capacities, Sizes
-from babyai.agents.map.tokens import Frames, count_own_visits
+from babyai.agents.map.tokens import Frames, find_revisits
 from babyai.training.frame_buffer import NO_LABEL, FrameBuffer, LabeledFrames, Labels
 from babyai.training.guided_rollouts import GuidedRollouts
 from babyai.training.online_dagger import FrameLearner, train
 from babyai.training.options import OnlineDaggerOptions
 from babyai.training.run import read_rows
 from babyai.tree import tree_map
+from tests.agents.map.test_history import describe_state
 
 
 def make_options(**settings: Any) -> OnlineDaggerOptions:
@@ -112,13 +113,12 @@ def test_revisits_are_told_apart() -> None:
         frames = played.all.frames
         found += len(played.revisits.labels.actions)
         for world in range(rollouts.num_worlds):
-            # All that the network reads, but for the counts and the last actions: the map, the pose, and the log.
-            state = frames.cells[world, :3].numpy().tobytes() + frames.pose[world, :13].numpy().tobytes()
+            state = describe_state(Frames(*(part[world : world + 1] for part in frames)))
             if starts[world]:
                 poses[world].clear()
             expected += state in poses[world]
             poses[world][state] = 1
-        assert (count_own_visits(played.revisits.frames) > 1).all()
+        assert find_revisits(played.revisits.frames).all()
     rollouts.close()
     assert found == expected > 20
 
@@ -127,7 +127,7 @@ def test_batches_have_their_share_of_revisits(tmp_path: Path, monkeypatch: pytes
     shares = []
 
     def learn(self: FrameLearner, batch: LabeledFrames) -> None:
-        shares.append((count_own_visits(batch.frames) > 1).float().mean().item())
+        shares.append(find_revisits(batch.frames).float().mean().item())
         self.num_steps += 1
 
     monkeypatch.setattr(FrameLearner, "learn", learn)

@@ -13,7 +13,7 @@ Size = Literal["small", "big"]
 ARCHITECTURES: tuple[str, ...] = Architecture.__args__  # pyright: ignore[reportAttributeAccessIssue]
 # The architecture that draws a map, and what an ablated one can do without.
 MAP = "map"
-MAP_PARTS = ("events", "places", "visits", "map")
+MAP_PARTS = ("events", "places", "visits", "history", "map")
 SIZES: tuple[str, ...] = Size.__args__  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -123,7 +123,8 @@ class MapConfig:
     heads: int = 4
     """Attention heads."""
     without: str = ""
-    """Ablation: what to leave out, joined by "+": events, places, visits, map (but for the 7 x 7 cells in front)."""
+    """Ablation: what to leave out, joined by "+": events, places, visits, history (the repetition penalty), map (but
+    for the 7 x 7 cells in front)."""
     pixels: bool = False
     """Always False: it reads symbolic views."""
 

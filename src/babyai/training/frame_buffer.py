@@ -34,7 +34,7 @@ class PlayedFrames(NamedTuple):
 
     all: LabeledFrames
     revisits: LabeledFrames
-    """Those in which the agent has been in its pose before, since the map last changed."""
+    """Those in which the agent is in a state in which it has been before."""
 
 
 class FrameBuffer:

@@ -20,7 +20,7 @@ from babyai.agents.compilation import compiling
 from babyai.agents.map.memory import Memory
 from babyai.agents.map.padding import round_up
 from babyai.agents.map.token_function import TokenFunction
-from babyai.agents.map.tokens import Frames, Tokens, count_own_visits, frames_of
+from babyai.agents.map.tokens import Frames, Tokens, find_revisits, frames_of
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
@@ -149,7 +149,7 @@ class GuidedRollouts:
         with torch.cuda.stream(self._stream):
             labeled = self.observe()
             chosen = self.choose(labeled.frames)
-            again = (count_own_visits(labeled.frames) > 1).nonzero()[:, 0]
+            again = find_revisits(labeled.frames).nonzero()[:, 0]
             revisits = tree_map(lambda tensor: tensor[again], labeled)
         if self._stream is not None:
             self._stream.synchronize()

@@ -64,11 +64,12 @@ class Follower:
             self.misled[lane] = (first != self.engine.images[lane]).any()
             self.engine.images[lane] = first
 
-    def step(self) -> None:
-        """One action in each world; ended and lost worlds start again."""
+    def step(self, actions: np.ndarray | None = None) -> None:
+        """One action in each world, given or chosen; ended and lost worlds start again."""
         random = self.rng.integers(0, 7, len(self.actions))
         lost = self.labels < 0
-        self.actions = np.where((self.rng.random(len(random)) < self.noise) | lost, random, self.labels)
+        chosen = np.where((self.rng.random(len(random)) < self.noise) | lost, random, self.labels)
+        self.actions = chosen if actions is None else actions
         self.engine.step(self.actions)
         if lost.any():
             self.engine.done |= lost

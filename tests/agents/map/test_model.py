@@ -1,11 +1,13 @@
 """The map agent's network: tokens, packed attention, and the policy contract."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from babyai.agents import Agent
 from babyai.agents.config import MAP_PARTS
@@ -21,7 +23,7 @@ from babyai.agents.map.tokens import (
     frames_of,
     tokenize_frames,
 )
-from babyai.agents.map.transformer import attend_first_padded, attend_padded
+from babyai.agents.map.transformer import attend, attend_first_padded, attend_from_first, attend_padded
 from babyai.agents.policy import unroll
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
@@ -151,13 +153,16 @@ def test_counts_are_counts() -> None:
     assert tokens.longest == tokens.ends.diff().max() and all(map(len, sorts[:3])) and len(tokens.visited)
 
 
-def test_packed_attention_is_attention() -> None:
+@pytest.mark.parametrize(
+    ("attention", "from_first"), [(attend_padded, attend_first_padded), (attend, attend_from_first)]
+)
+def test_packed_attention_is_attention(attention: Callable[..., Tensor], from_first: Callable[..., Tensor]) -> None:
     torch.manual_seed(0)
     lengths = [3, 1, 5]
     ends = torch.tensor([0, 3, 4, 9], dtype=torch.int32)
     query, key, value = torch.randn(3, 9, 2, 8).unbind(0)
-    packed = attend_padded(query, key, value, ends, max(lengths))
-    first = attend_first_padded(query[ends[:-1].long()], key, value, ends, max(lengths))
+    packed = attention(query, key, value, ends, max(lengths))
+    first = from_first(query[ends[:-1].long()], key, value, ends, max(lengths))
     torch.testing.assert_close(first, packed[ends[:-1].long()])
     for start, end in pairwise(ends.tolist()):
         part = slice(start, end)

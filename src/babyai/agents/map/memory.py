@@ -6,7 +6,8 @@ own actions; the frame of reference is its pose at the start of the episode.
 
 Besides the map, it remembers an ordered log of its own events (`babyai.agents.map.events`), where things were at the
 start (a thing that is carried takes its place along), and the walls of the room in which it started. Together they
-determine what has been achieved of any mission; whether that is so is tested against the judge.
+determine what has been achieved of any mission; whether that is so is tested against the judge. And it remembers in
+which states it did what (`babyai.agents.map.history`).
 """
 
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from babyai.agents.compilation import compilable
 from babyai.agents.map import codes
-from babyai.agents.map.events import EventLog, new_log, record
+from babyai.agents.map.events import LOG_SIZE, EventLog, new_log, record
+from babyai.agents.map.history import History, extend_history, hash_parts, make_coefficients, new_history
 from babyai.world.codes import DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 from babyai.world.view import VIEW_SIZE
 
@@ -60,6 +62,8 @@ class Memory(NamedTuple):
     """(N, 3) int8, newest first; -1 before the start."""
     time: Tensor
     """(N,) int64, steps since the start."""
+    history: History
+    """In which states it did what."""
     log: EventLog
     """What the agent did."""
 
@@ -84,6 +88,7 @@ def new_memory(n: int, device: torch.device | str = "cpu") -> Memory:
         carried_place=zeros(),
         last_actions=zeros(NUM_LAST_ACTIONS, dtype=torch.int8) - 1,
         time=zeros(dtype=torch.long) - 1,
+        history=new_history(n, device),
         log=new_log(n, device),
     )
 
@@ -101,6 +106,8 @@ class MapTables(NamedTuple):
     """(48, 2) steps ahead and right of the cells in view, but for the agent's own."""
     tiles: Tensor
     """(48,) their index in the flattened view."""
+    hashing: Tensor
+    """(628,) coefficients of the hash of a state."""
 
 
 def make_tables(device: torch.device | str = "cpu") -> MapTables:
@@ -118,6 +125,7 @@ def make_tables(device: torch.device | str = "cpu") -> MapTables:
         vectors=torch.tensor(codes.FORWARD_VECTORS, device=device),
         offsets=table[:, :2],
         tiles=table[:, 2],
+        hashing=make_coefficients(SIZE * SIZE + LOG_SIZE + 4).to(device),
     )
 
 
@@ -172,10 +180,14 @@ def update_memory(memory: Memory, image: Tensor, action: Tensor, tables: MapTabl
         carried_place=torch.where(carried > 0, carried_place, 0),
         last_actions=torch.cat([action[:, None].to(torch.int8), memory.last_actions[:, :-1]], 1),
         time=memory.time + 1,
+        history=memory.history,
         log=memory.log,
     )
+    log = _record_events(memory, after, action, front, deed, tables)
+    parts = [contents, log.keys, position, heading[:, None], carried[:, None]]
+    history = extend_history(memory.history, after.time, action, hash_parts(parts, tables.hashing))
     # Not `_replace`, which torch 2.11 cannot compile.
-    return Memory(*after[:-1], log=_record_events(memory, after, action, front, deed, tables))
+    return Memory(*after[:-2], history=history, log=log)
 
 
 class Deed(NamedTuple):

@@ -13,6 +13,7 @@ from babyai.agents.compilation import is_compiling_enabled
 from babyai.agents.cuda_graph import CudaGraphFunction
 from babyai.agents.map import codes
 from babyai.agents.map.events import LOG_SIZE
+from babyai.agents.map.history import penalize_repetition
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, MapTables, Memory, make_tables, new_memory, update_memory
 from babyai.agents.map.padding import Sizes
 from babyai.agents.map.tokens import (
@@ -143,7 +144,8 @@ class MapPolicy(nn.Module):
         """What to do in each frame, given its tokens."""
         hidden, first = self.layers(self.embed(tokens), tokens.ends, tokens.longest)
         agent = self.norm(first[: len(tokens.carried)].float())
-        return Decisions(self.actor(agent), self.critic(agent)[:, 0], self.progress(agent), hidden, tokens)
+        logits = penalize_repetition(self.actor(agent), tokens.action_counts)
+        return Decisions(logits, self.critic(agent)[:, 0], self.progress(agent), hidden, tokens)
 
     def predict_paths(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
         """The second auxiliary head: (P, 9) logits of each cell being the teacher's goal, and of being on its path."""

@@ -18,6 +18,7 @@ from babyai.agents.map import codes
 from babyai.agents.map.events import unpack_keys
 from babyai.agents.map.memory import NUM_LAST_ACTIONS, Memory, place_of
 from babyai.agents.map.padding import PADDING_SEQUENCES, Sizes
+from babyai.world.codes import NUM_ACTIONS
 from babyai.world.view import VIEW_SIZE
 
 SIZE = codes.MAP_SIZE
@@ -28,8 +29,6 @@ GRID = 17
 REACH = GRID * PATCH // 2
 NUM_PATCHES = GRID * GRID
 NUM_CELL_PLACES = 1 + codes.FOREIGN
-# Which of `Frames.cells` are the visits.
-VISITS_PLANE = 3
 # The columns of `Frames.pose`.
 POSITION = slice(0, 2)
 HEADING = 2
@@ -38,6 +37,7 @@ WALLS = slice(7, 11)
 CARRIED = 11
 CARRIED_PLACE = 12
 LAST_ACTIONS = slice(13, 13 + NUM_LAST_ACTIONS)
+ACTION_COUNTS = slice(LAST_ACTIONS.stop, LAST_ACTIONS.stop + NUM_ACTIONS)
 
 
 class Frames(NamedTuple):
@@ -46,7 +46,8 @@ class Frames(NamedTuple):
     cells: Tensor
     """(B, 4, 24, 24) uint8: contents, places, traces and visits, as in `Memory`."""
     pose: Tensor
-    """(B, 16) int8: position, heading, extent, walls, carried content and its place, last actions; see `POSITION`."""
+    """(B, 23) int8: position, heading, extent, walls, carried content and its place, last actions, and how often each
+    action was taken in this state; see `POSITION`."""
     keys: Tensor
     """(B, 48) int64, the log."""
     times: Tensor
@@ -58,19 +59,16 @@ class Frames(NamedTuple):
 def frames_of(memory: Memory, missions: Tensor) -> Frames:
     """The frames of N lanes; missions: (N, L)."""
     parts = [memory.position, memory.heading[:, None], memory.extent, memory.walls]
-    parts += [memory.carried[:, None], memory.carried_place[:, None], memory.last_actions]
+    parts += [memory.carried[:, None], memory.carried_place[:, None], memory.last_actions, memory.history.counts]
     pose = torch.cat([part.to(torch.int8) for part in parts], 1)
     cells = torch.stack([memory.contents, memory.places, memory.traces, memory.visits], 1)
     times = torch.stack([memory.log.first, memory.log.last], 1)
     return Frames(cells, pose, memory.log.keys, times, missions)
 
 
-def count_own_visits(frames: Frames) -> Tensor:
-    """(B,) how often the agent has been in its pose since the map last changed: 1, 2, or 3 for more."""
-    pose = frames.pose.long()
-    row, column = (pose[:, POSITION] % SIZE).unbind(1)
-    lanes = torch.arange(len(pose), device=pose.device)
-    return frames.cells[lanes, VISITS_PLANE, row, column].long() >> 2 * pose[:, HEADING] & 3
+def find_revisits(frames: Frames) -> Tensor:
+    """(B,) bool, whether the agent has been in the same state before."""
+    return (frames.pose[:, ACTION_COUNTS] > 0).any(1)
 
 
 class Tokens(NamedTuple):
@@ -89,6 +87,8 @@ class Tokens(NamedTuple):
     """(B,) 1 + place, or FOREIGN; 0 for nothing."""
     last_actions: Tensor
     """(B, 3) 0 for none, else 1 + action."""
+    action_counts: Tensor
+    """(B, 7) how often each action was taken in this state."""
     patches: Tensor
     """(P, 4, 9) contents, places, traces and visits of the cells."""
     patch_frame: Tensor
@@ -180,6 +180,9 @@ def tokenize_frames(
     if "places" in without:
         classes = classes - classes % codes.NUM_PLACES + (classes > 0) * codes.OUTSIDE
         carried_place = carried_place.clamp(max=1 + codes.OUTSIDE)
+    action_counts = frames.pose[:, ACTION_COUNTS]
+    if "history" in without:
+        action_counts = torch.zeros_like(action_counts)
     _, _, traces, visits = (cells > 0).unbind(1)
     traced, visited, neighbors = (None,) * 3 if room is None else (room.traced, room.visited, room.neighbors)
     return Tokens(
@@ -188,6 +191,7 @@ def tokenize_frames(
         carried=frames.pose[:, CARRIED].int(),
         carried_place=carried_place,
         last_actions=frames.pose[:, LAST_ACTIONS].int() + 1,
+        action_counts=action_counts,
         patches=cells,
         patch_frame=torch.where(patches.is_real, patches.frame, len(lengths)),
         patch_index=patches.slot,
@@ -225,7 +229,7 @@ def _locate_cells(
     Of a cell on the map, only coordinates modulo 24 are known. Which they are follows from how far the map reaches.
 
     Args:
-        pose: (..., 16), see `Frames`.
+        pose: (..., 23), see `Frames`.
         vectors: (4, 2), one step at each heading.
         patch: (...) where the patches are in the grid around the agent.
         without: What to leave out.

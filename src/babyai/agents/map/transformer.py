@@ -107,14 +107,18 @@ def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int
     """Attention within each packed sequence: (T, heads, dim of a head)."""
     if attend_packed is not None and has_kernel(query):
         return attend_packed(query, key, value, ends, ends, longest, longest)
+    if query.is_cpu:
+        return attend_one_by_one(query, key, value, ends, ends)
     return attend_padded(query, key, value, ends, longest)
 
 
 def attend_from_first(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
     """Attention of one query per packed sequence: (B, heads, dim of a head)."""
+    query_ends = torch.arange(len(ends), dtype=ends.dtype, device=ends.device)
     if attend_packed is not None and has_kernel(query):
-        query_ends = torch.arange(len(ends), dtype=ends.dtype, device=ends.device)
         return attend_packed(query, key, value, query_ends, ends, 1, longest)
+    if query.is_cpu:
+        return attend_one_by_one(query, key, value, query_ends, ends)
     return attend_first_padded(query, key, value, ends, longest)
 
 
@@ -123,8 +127,17 @@ def has_kernel(query: Tensor) -> bool:
     return query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and query.shape[2] in HEAD_DIMS
 
 
+def attend_one_by_one(query: Tensor, key: Tensor, value: Tensor, query_ends: Tensor, ends: Tensor) -> Tensor:
+    """Attention within each sequence, one after the other: on a CPU, that takes less than half the time of padding."""
+    lengths = ends.diff().tolist()
+    queries = query.transpose(0, 1)[None].split(query_ends.diff().tolist(), 2)
+    keys, values = (part.transpose(0, 1)[None].split(lengths, 2) for part in (key, value))
+    attended = [functional.scaled_dot_product_attention(*parts) for parts in zip(queries, keys, values, strict=True)]
+    return torch.cat(attended, 2)[0].transpose(0, 1)
+
+
 def attend_padded(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
-    """`attend` for any device and dtype, with padding."""
+    """`attend` for any device and dtype, with padding; a CUDA graph can capture it."""
     index, present = _pad(ends, longest)
     padded = [part[index].transpose(1, 2) for part in (query, key, value)]
     attended = functional.scaled_dot_product_attention(*padded, attn_mask=present[:, None, None, :])
