@@ -5,9 +5,10 @@
     python -m benchmarks.map_agent --levels others --missions 500 --test --out results/map/test.jsonl
     python -m benchmarks.map_agent --levels BossLevel,SynthSeq --without history --out ablation.jsonl
 
-Each level is one line of the output. Levels that are in it already, measured in the same way, are skipped, so that an
-interrupted command can be repeated. Test missions are for a frozen agent only. A failed mission is played again to see
-what the agent does at its end (see `find_endings`).
+Each level is one line of the output. Levels that are in it already, measured in the same way, are skipped, so that a
+command can be repeated. Without a GPU, thousands of missions take hours: measure them in parts, with --skip. Test
+missions are for a frozen agent only. A failed mission is played again to see what the agent does at its end (see
+`find_endings`).
 """
 
 import argparse
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--agent", default="map", help="Checkpoint (default: the one that comes with the package).")
     parser.add_argument("--levels", default="paper", help="paper, others, or names separated by commas.")
     parser.add_argument("--missions", type=int, default=1000, help="Missions per level (default: 1000).")
+    parser.add_argument("--skip", type=int, default=0, help="Leave out as many missions at the start (default: 0).")
     parser.add_argument("--test", action="store_true", help="Test missions instead of validation missions.")
     parser.add_argument("--precision", choices=PRECISIONS, help="Default: bf16 on a GPU, float32 elsewhere.")
     parser.add_argument("--sample", action="store_true", help="Sample actions instead of taking the argmax.")
@@ -61,7 +63,8 @@ def main() -> None:
     model = agent.model
     model.without = config.left_out
     player = AgentPlayer(model, device="auto", precision=arguments.precision, sample=arguments.sample)
-    settings = {"missions": arguments.missions, "first_seed": TEST_SEED if arguments.test else VALIDATION_SEED}
+    first_seed = arguments.skip + (TEST_SEED if arguments.test else VALIDATION_SEED)
+    settings = {"missions": arguments.missions, "first_seed": first_seed}
     how = {
         "weights": hashlib.sha256(find_checkpoint(arguments.agent).read_bytes()).hexdigest()[:12],
         "actions": "sampled" if player.sample else "argmax",
@@ -72,12 +75,10 @@ def main() -> None:
     measured = {row["level"] for row in read_rows(arguments.out) if how.items() <= row.items()}
     levels = GROUPS.get(arguments.levels) or arguments.levels.split(",")
     left = [level for level in levels if level not in measured]
-    # A GPU is fastest with all levels at once; elsewhere, less is lost if the command is interrupted.
-    for group in [left] if player.device.type == "cuda" else [[level] for level in left]:
-        for row in measure(player, group, settings, arguments.failures):
-            with arguments.out.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(how | row) + "\n")
-            print(describe(row), flush=True)
+    for row in measure(player, left, settings, arguments.failures) if left else ():
+        with arguments.out.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(how | row) + "\n")
+        print(describe(row), flush=True)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
