@@ -54,6 +54,18 @@ QUICK_SETTINGS: dict[str, dict[str, Any]] = {
     "demo-lengths": {},
 }
 QUICK_DIVISOR = 50
+# What could explain a disagreement with the paper: the authors' code, which differs from the paper's text in two ways
+# when it trains a small agent by imitation (docs/training.md); each of the two alone; and other demonstrations.
+EXPLANATIONS: dict[str, dict[str, Any]] = {
+    "code": {"protocol": "code"},
+    "entropy": {"entropy_coef": 0.01},
+    "step-norm": {"batch_norm": "step"},
+    "demos-1": {"first_seed": 10_000},
+    "demos-2": {"first_seed": 20_000},
+    "demos-3": {"first_seed": 30_000},
+}
+# Success does not rise any more after the tenth.
+EXPLANATION_EPOCHS = 30
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,11 @@ class Cell:
             *("big" if self.size == "big" else "", rate and f"lr{rate:g}", self.variant, "quick" if self.quick else ""),
         )
         return "/".join(part for part in parts if part)
+
+    @property
+    def first_seed(self) -> int:
+        """Seed of the first demonstration."""
+        return dict(self.settings).get("first_seed", 0)
 
     def options(self, seed: int) -> TrainingOptions:
         """The options of a run."""
@@ -208,6 +225,16 @@ def _pixel_cells() -> Iterator[Cell]:
     yield Cell("imitation", "GoToRedBallGrey", "pixels_endpool_res", "small", 5000, _pairs({"epochs": 101}))
 
 
+def _disagreement_cells() -> Iterator[Cell]:
+    for architecture in ("original", "original_endpool_res"):
+        (cell,) = find_cells("imitation", ["GoToRedBall"], [architecture], [10_000])
+        yield replace(cell, seeds=TEN_SEEDS[:3])
+        for variant, settings in EXPLANATIONS.items():
+            shorter = _pairs({"epochs": EXPLANATION_EPOCHS} | settings)
+            seeds = TEN_SEEDS[:1] if "first_seed" in settings else TEN_SEEDS[:3]
+            yield replace(cell, settings=shorter, variant=variant, seeds=seeds)
+
+
 def _pairs(settings: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(settings.items())
 
@@ -313,6 +340,7 @@ def list_runs(cells: Sequence[Cell], seeds: int | None = None, shard: str | None
 
 _declare("precision", "bf16 and float32", None, "%", _precision_cells())
 _declare("dagger", "DAgger and imitation learning", None, "%", _dagger_cells())
+_declare("disagreements", "Where imitation learning disagrees with the paper", None, "%", _disagreement_cells())
 _declare("pixels", "An agent that sees pixels", None, "%", _pixel_cells())
 CELLS = {cell.name: cell for study in reversed(STUDIES.values()) for cell in study.cells}
 """All cells by name; of those with the same name, the first."""

@@ -105,7 +105,7 @@ class _ClusterScheduler:
         self.interrupted = interrupted
         self.deadline, self.end = plan.deadlines(started)
         self.pending: dict[Any, Run] = {}
-        self.demos: dict[tuple[str, int], Any] = {}
+        self.demos: dict[tuple[str, int, int], Any] = {}
         self.last_told = time.time()
 
     def run(self, group: Sequence[Run]) -> None:
@@ -133,7 +133,7 @@ class _ClusterScheduler:
         """The demonstrations of a cell: a task that collects them, once for all seeds and architectures."""
         if cell.kind != "imitation" or cell.demos is None:
             return b""
-        key = (cell.level, cell.demos)
+        key = (cell.level, cell.demos, cell.first_seed)
         if key not in self.demos:
             cpus = min(DEMO_CPUS, int(largest_node(self.ray, "CPU")))
             remote = self.ray.remote(num_cpus=cpus, max_retries=RETRIES)(collect_for_runs)

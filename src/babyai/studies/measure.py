@@ -214,7 +214,7 @@ class OutOfTime(Exception):
 
 
 def collect_demos(cell: Cell, path: Path, deadline: float, report: Report, threads: int | None = None) -> None:
-    """Collects the demonstrations of a cell: seeds 0, 1, 2, ..., as `babyai train imitation --demos` does.
+    """Collects the demonstrations of a cell, as `babyai train imitation --demos` does.
 
     Args:
         cell: The cell.
@@ -234,7 +234,7 @@ def collect_demos(cell: Cell, path: Path, deadline: float, report: Report, threa
 
     assert cell.demos is not None
     path.parent.mkdir(parents=True, exist_ok=True)
-    collect(cell.level, cell.demos, 0, path, threads=threads, progress=progress)
+    collect(cell.level, cell.demos, cell.first_seed, path, threads=threads, progress=progress)
 
 
 def measure_lengths(cell: Cell, folder: Path, deadline: float, report: Report) -> dict[str, Any] | None:

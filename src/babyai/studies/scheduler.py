@@ -232,7 +232,7 @@ class _Scheduler:
         folder.mkdir(parents=True, exist_ok=True)
         if cell.kind != "imitation" or cell.demos is None or (folder / "demos.parquet").exists():
             return
-        shared = self.state.work / "demos" / f"{cell.level}-{cell.demos}.parquet"
+        shared = self.state.work / "demos" / f"{cell.level}-{cell.demos}-{cell.first_seed}.parquet"
         collect_demos(cell, shared, self.deadline, lambda done, frames: None)
         try:
             os.link(shared, folder / "demos.parquet")

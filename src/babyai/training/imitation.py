@@ -250,7 +250,7 @@ def open_source(options: ImitationOptions, session: Session) -> DemoSource:
     collect(
         options.level_names,
         options.demos,
-        0,
+        options.first_seed,
         path,
         rules=options.rules,
         threads=threads,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 
 from babyai.agents.config import MAP, AgentConfig, AnyConfig, MapConfig, is_custom
+from babyai.seeds import VALIDATION_SEED
 
 Rules = Literal["paper", "minigrid"]
 Protocol = Literal["text", "code"]
@@ -167,7 +168,9 @@ class ImitationOptions(TrainingOptions):
     """Imitation learning from demonstrations (paper, Appendix C)."""
 
     demos: Annotated[int | None, DESCRIBED] = None
-    """Number of demonstrations: the expert's, of the seeds 0, 1, 2, ... of each level; default: none."""
+    """Number of demonstrations of each level: the expert's, of as many seeds from `first_seed` on; default: none."""
+    first_seed: int = 0
+    """Seed of the first demonstration, with `demos`."""
     file: Annotated[str | None, DESCRIBED] = None
     """Demonstration file to use instead, or its first `demos` rows; default: none."""
     endless: bool = False
@@ -203,6 +206,12 @@ class ImitationOptions(TrainingOptions):
             raise ValueError("choose what to learn from: --demos N, --file FILE, or --endless")
         require_at_least_one(self, "demos", "epochs", "patience", "batch_size", "recurrence", "epoch_length", "threads")
         require_positive(self, "learning_rate", "lr_decay")
+        if self.first_seed and (self.demos is None or self.file is not None):
+            raise ValueError("first_seed is for demonstrations that the run collects: pass --demos N and no --file")
+        if not 0 <= self.first_seed <= VALIDATION_SEED - (self.demos or 0):
+            raise ValueError(
+                f"demonstrations have seeds from 0 to 10^9 - 1, not {self.demos} seeds from {self.first_seed} on"
+            )
         self.parse_level_weights()
 
     @property
