@@ -61,6 +61,10 @@ def test_the_shipped_agent_is_measured(tmp_path: Path, monkeypatch: pytest.Monke
         assert row["success_rate"] > 0.9 and len(row["failed_seeds"]) == 20 - row["successes"]
         assert 0.9 < row["steps_ratio"] < 1.3
 
-    monkeypatch.setattr("sys.argv", [*command, "GoToObj", "--test"])
-    main()
-    assert read_rows(out)[2:] == [row for row in read_rows(out) if row["first_seed"] == TEST_SEED] != []
+    for skip in ("0", "20"):
+        monkeypatch.setattr("sys.argv", [*command, "GoToObj", "--test", "--skip", skip])
+        main()
+    assert [(row["level"], row["first_seed"]) for row in read_rows(out)[2:]] == [
+        ("GoToObj", TEST_SEED),
+        ("GoToObj", TEST_SEED + 20),
+    ]

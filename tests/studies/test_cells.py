@@ -1,13 +1,15 @@
 """The declared cells: all tables are complete, and every cell can be run."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from babyai.demos.store import DemoFile
 from babyai.evaluation import paper
 from babyai.levels.catalog import PAPER_LEVELS
 from babyai.studies.cells import CELLS, STUDIES, Cell, Run, find_cells, find_studies, list_runs
-from babyai.studies.measure import command_of, make_curve
+from babyai.studies.measure import collect_demos, command_of, make_curve
 
 
 def test_tables_have_all_cells_of_the_paper() -> None:
@@ -44,6 +46,14 @@ def test_cells_with_the_same_name_are_the_same_runs() -> None:
         cell.name for cell in STUDIES["ppo-representations"].cells
     }
     assert len(shared) == 6
+
+
+def test_demonstrations_are_those_of_the_cells_seeds(tmp_path: Path) -> None:
+    cell = CELLS["imitation/GoToRedBall/10k/original/demos-2"]
+    assert vars(cell.options(0))["first_seed"] == cell.first_seed == 20_000
+    collect_demos(replace(cell, demos=5), tmp_path / "demos.parquet", float("inf"), lambda done, frames: None)
+    with DemoFile(tmp_path / "demos.parquet") as file:
+        assert file.read(slice(0, 5)).seeds.tolist() == [20_000 + k for k in range(5)]
 
 
 def test_settings_are_those_of_the_paper() -> None:

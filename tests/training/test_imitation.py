@@ -224,6 +224,11 @@ def test_demos_are_those_of_the_first_seeds_of_each_level(tmp_path: Path) -> Non
     assert [level.name for level in source.levels] == ["GoToObjS4", "GoToObj"]
 
 
+def test_demos_can_be_those_of_other_seeds(tmp_path: Path) -> None:
+    source = open_for(imitation_options(tmp_path, demos=12, first_seed=500), tmp_path)
+    assert sorted(source.demos.seeds.tolist()) == list(range(500, 512))
+
+
 def test_levels_occur_as_often_as_weighted(tmp_path: Path) -> None:
     levels = "GoToObjS4,GoToObj"
     source = open_for(imitation_options(tmp_path, levels=levels, demos=12, level_weights="1, 3"), tmp_path)

@@ -23,7 +23,7 @@ from babyai.agents.map.tokens import (
     frames_of,
     tokenize_frames,
 )
-from babyai.agents.map.transformer import attend, attend_first_padded, attend_from_first, attend_padded
+from babyai.agents.map.transformer import attend, attend_first_padded, attend_from_first, attend_padded, gelu
 from babyai.agents.policy import unroll
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
@@ -151,6 +151,16 @@ def test_counts_are_counts() -> None:
     sorts = (tokens.patch_at, tokens.event_at, tokens.word_at, tokens.traced, tokens.visited, tokens.neighbors)
     assert policy.count(frames).tolist() == [*map(len, sorts), tokens.longest]
     assert tokens.longest == tokens.ends.diff().max() and all(map(len, sorts[:3])) and len(tokens.visited)
+
+
+def test_gelu_without_gradients_is_gelu() -> None:
+    x = torch.linspace(-12, 12, 1001)
+    expected = torch.nn.functional.gelu(x.double(), approximate="tanh")
+    with torch.no_grad():
+        torch.testing.assert_close(gelu(x).double(), expected, rtol=1e-5, atol=1e-6)
+        assert gelu(x.bfloat16()).dtype == torch.bfloat16
+        torch.testing.assert_close(gelu(x.bfloat16()).double(), expected, rtol=0.03, atol=0.01)
+    torch.testing.assert_close(gelu(x.requires_grad_()).double(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ except ImportError:  # Triton comes with torch for GPUs.
 
 # The kernels are tested with these.
 HEAD_DIMS = (32, 64)
+# Rows of which GELU is computed at once on a CPU.
+GELU_ROWS = 64
 
 
 class Transformer(nn.ModuleList):
@@ -112,10 +114,14 @@ def gelu(x: Tensor) -> Tensor:
     """
     if not x.is_cpu or torch.is_grad_enabled():
         return functional.gelu(x, approximate="tanh")
-    y = x.float()
     scale = math.sqrt(8 / math.pi)
-    gate = (y * y).mul_(0.044715 * scale).add_(scale).mul_(y).sigmoid_()
-    return gate.mul_(y).to(x.dtype)
+    out = torch.empty_like(x)
+    # In parts: intermediate results then stay in the cache, and the memory for them is not allocated again each time.
+    for part, destination in zip(x.split(GELU_ROWS), out.split(GELU_ROWS), strict=True):
+        y = part.float()
+        gate = (y * y).mul_(0.044715 * scale).add_(scale).mul_(y).sigmoid_()
+        destination.copy_(gate.mul_(y))
+    return out
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
