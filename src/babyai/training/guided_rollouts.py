@@ -205,7 +205,7 @@ class GuidedRollouts:
 
     def _choose(self, tokens: Tokens, greedy: Tensor, uniforms: Tensor) -> Tensor:
         """(B,) argmax actions where greedy, sampled ones elsewhere."""
-        logits = self.policy.decide_tokens(tokens).logits.float()
+        logits = self.policy.decide_tokens(tokens).policy_logits.float()
         return torch.where(greedy, choose_actions(logits), choose_actions(logits, uniforms))
 
     def step(self, chosen: Tensor | None) -> None:

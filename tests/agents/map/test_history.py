@@ -82,8 +82,9 @@ def test_a_policy_reduces_the_logits_of_what_it_did() -> None:
     frames = frames_of(follower.memory, torch.from_numpy(follower.engine.missions))
     assert find_revisits(frames).all()
     policy = MapPolicy(dim=32, layers=2, heads=4)
-    logits = policy.decide(frames).logits
-    policy.without = ("history",)
-    difference = policy.decide(frames).logits - logits
+    decisions = policy.decide(frames)
+    difference = decisions.logits - decisions.policy_logits
     assert (difference[:, LEFT] > 1).all()
     assert not difference[:, RIGHT:].any()
+    policy.without = ("history",)
+    assert torch.equal(policy.decide(frames).policy_logits, decisions.logits)

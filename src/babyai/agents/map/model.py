@@ -42,7 +42,7 @@ class Decisions(NamedTuple):
     """What the network makes of B frames."""
 
     logits: Tensor
-    """(B, 7) of the actions."""
+    """(B, 7) of the actions, before the repetition penalty: learning with it would hide mistakes that it corrects."""
     values: Tensor
     """(B,)"""
     progress: Tensor
@@ -50,6 +50,11 @@ class Decisions(NamedTuple):
     hidden: Tensor
     """(T, dim) the tokens before the last layer, which the second auxiliary head reads."""
     tokens: Tokens
+
+    @property
+    def policy_logits(self) -> Tensor:
+        """(B, 7) of the actions, for acting."""
+        return penalize_repetition(self.logits, self.tokens.action_counts)
 
 
 class MapPolicy(nn.Module):
@@ -104,7 +109,7 @@ class MapPolicy(nn.Module):
         """One step of n lanes."""
         memory = self.remember(observation, state)
         decisions = self.decide(frames_of(memory, observation["mission"]))
-        return decisions.logits, decisions.values, memory
+        return decisions.policy_logits, decisions.values, memory
 
     def unroll(self, batch: Batch, state: Memory) -> Unrolled:
         """T steps of N lanes: the memory step by step, the network on all frames at once."""
@@ -116,7 +121,7 @@ class MapPolicy(nn.Module):
             frames.append(frames_of(state, observation["mission"]))
         decisions = self.decide(Frames(*(torch.cat(parts) for parts in zip(*frames, strict=True))))
         shape = (batch.num_steps, batch.num_lanes)
-        return Unrolled(decisions.logits.view(*shape, -1), decisions.values.view(shape), state)
+        return Unrolled(decisions.policy_logits.view(*shape, -1), decisions.values.view(shape), state)
 
     # ------------------------------------------------------------ its two halves
 
@@ -144,8 +149,7 @@ class MapPolicy(nn.Module):
         """What to do in each frame, given its tokens."""
         hidden, first = self.layers(self.embed(tokens), tokens.ends, tokens.longest)
         agent = self.norm(first[: len(tokens.carried)].float())
-        logits = penalize_repetition(self.actor(agent), tokens.action_counts)
-        return Decisions(logits, self.critic(agent)[:, 0], self.progress(agent), hidden, tokens)
+        return Decisions(self.actor(agent), self.critic(agent)[:, 0], self.progress(agent), hidden, tokens)
 
     def predict_paths(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
         """The second auxiliary head: (P, 9) logits of each cell being the teacher's goal, and of being on its path."""
