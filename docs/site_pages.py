@@ -5,13 +5,12 @@ Called by `conf.py` when the site is built. The pages are not kept in the reposi
 
 import contextlib
 import io
-import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tables import markdown_table
+from tables import markdown_table, read_map_results
 
 from babyai import cli
 from babyai.engine import Engine
@@ -137,7 +136,8 @@ def has_place(clause: Clause) -> bool:
 def results(level: Level, grids: list[Grid]) -> Iterator[str]:
     """What was measured on a level, next to the paper's figures."""
     if level.name not in PAPER_LEVELS:
-        yield "None are stored: this level is not in the paper's tables."
+        yield "This level is not in the paper's tables."
+        yield map_result(level)
         return
     paper = BASELINES[level.name]
     yield (
@@ -151,13 +151,13 @@ def results(level: Level, grids: list[Grid]) -> Iterator[str]:
 
 
 def map_result(level: Level) -> str:
-    """The newest validation of the agent that draws a map."""
-    stretch = json.loads((RESULTS / "map" / "stretches.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    ours = stretch["validation"][level.name]
-    rate, low, high = (100 * ours[key] for key in ("success_rate", "low", "high"))
+    """The test result of the agent that draws a map."""
+    result = read_map_results().get(level.name)
+    if result is None:
+        return ""
     return (
-        f"[The agent that draws a map](../map-agent.md), one agent for all levels: **{rate:.1f} %** ({low:.1f} to "
-        f"{high:.1f}, {ours['missions']} missions), after {stretch['frames'] / 1e6:.1f} million frames."
+        f"[The agent that draws a map](../map-agent.md), one agent for all levels: {result} % of {result.missions:,} "
+        "test missions."
     )
 
 

@@ -4,12 +4,17 @@ A table is between two comments, `<!-- name: begin -->` and `<!-- name: end -->`
 tables are up to date.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from babyai.evaluation.paper import BASELINES
+from babyai.evaluation.statistics import wilson_interval
 from babyai.levels.catalog import LEVELS, PAPER_LEVELS, Level
+from babyai.seeds import TEST_SEED
 from babyai.studies.cells import STUDIES
 from babyai.studies.statistics import CellResult, study_results
 from babyai.studies.store import read_rows
@@ -19,6 +24,7 @@ from babyai.world.codes import VOCABULARY, Action
 from babyai.world.state import WORLD
 
 DOCS = Path(__file__).parent
+ROOT = DOCS.parent
 
 
 def _describe_level(level: Level) -> str:
@@ -61,7 +67,7 @@ def record_table() -> str:
 
 def results_table() -> str:
     """Returns, for the README, the paper's 1.1 agent next to ours: each level with the most demonstrations, and PPO."""
-    chosen = read_rows(DOCS.parent / "results/studies").chosen()
+    chosen = read_rows(ROOT / "results/studies").chosen()
     studies = [STUDIES["imitation"], STUDIES["ppo-representations"]]
     results = [result for study in studies for result in study_results(study, chosen) if result.summary is not None]
     ours = [result for result in results if result.cell.architecture == "bow_endpool_res"]
@@ -96,22 +102,62 @@ def engine_table() -> str:
     return markdown_table(titles, [row[:4] for row in chosen])
 
 
+@dataclass(frozen=True)
+class MapResult:
+    """The test missions of the map agent on a level, and the expert's success on them."""
+
+    missions: int
+    successes: int
+    expert_success_rate: float
+
+    def __str__(self) -> str:
+        """The success rate in percent with its 95 % interval."""
+        low, high = wilson_interval(self.successes, self.missions)
+        return f"**{100 * self.successes / self.missions:.2f}** ({100 * low:.2f} to {100 * high:.2f})"
+
+
+def read_map_results() -> dict[str, MapResult]:
+    """Returns the test results of the map agent that comes with the package, by level."""
+    weights = hashlib.sha256((ROOT / "models/map/model.safetensors").read_bytes()).hexdigest()[:12]
+    rows = [json.loads(line) for line in (ROOT / "results/map/test.jsonl").read_text(encoding="utf-8").splitlines()]
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["first_seed"]):
+        if row["weights"] == weights and row["actions"] == "argmax":
+            parts.setdefault(row["level"], []).append(row)
+    return {level: _add_up(level, rows) for level, rows in parts.items()}
+
+
+def _add_up(level: str, rows: Sequence[dict[str, Any]]) -> MapResult:
+    """The results of all missions of a level, which must follow each other."""
+    missions = 0
+    for row in rows:
+        if row["first_seed"] != TEST_SEED + missions:
+            raise ValueError(f"{level}: the missions from seed {row['first_seed']} on do not follow the ones before")
+        missions += row["missions"]
+    solved_by_expert = sum(row["expert_success_rate"] * row["missions"] for row in rows)
+    return MapResult(missions, sum(row["successes"] for row in rows), solved_by_expert / missions)
+
+
 def map_table() -> str:
-    """Returns the map agent's validation results after its last stretch of training, next to the paper's."""
-    stretch = json.loads((DOCS.parent / "results/map/stretches.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    missions = {result["missions"] for result in stretch["validation"].values()}
+    """Returns the map agent's test results on the paper's levels, next to the paper's."""
+    results = read_map_results()
     rows = []
     for name in PAPER_LEVELS:
-        ours = stretch["validation"][name]
-        rate, low, high = (100 * ours[key] for key in ("success_rate", "low", "high"))
         theirs = BASELINES[name]
-        figure = f"**{rate:.1f}** ({low:.1f} to {high:.1f})"
-        rows.append([name, f"{theirs.success_10:g}", f"{theirs.success_11:g}", figure])
-    titles = ["level", "paper, 1.0", "paper, 1.1", f"map agent, {missions.pop()} missions"]
-    frames = stretch["frames"] / 1e6
-    time = f"{stretch['gpu_minutes']:g} minutes on one {stretch['gpu']}"
-    origin = f"After {frames:.1f} million frames, {time} (commit {stretch['commit']})."
-    return f"{origin}\n\n{markdown_table(titles, rows)}"
+        ours = results[name]
+        rows.append([name, f"{theirs.success_10:g}", f"{theirs.success_11:g}", str(ours), f"{ours.missions:,}"])
+    return markdown_table(["level", "paper, 1.0", "paper, 1.1", "map agent", "missions"], rows)
+
+
+def map_others_table() -> str:
+    """Returns the map agent's test results on levels that it was not trained on, worst first."""
+    results = {name: result for name, result in read_map_results().items() if name not in PAPER_LEVELS}
+    solved = sorted(name for name, result in results.items() if result.successes == result.missions)
+    others = sorted(results.keys() - set(solved), key=lambda name: results[name].successes / results[name].missions)
+    rows = [[name, str(results[name]), f"{100 * results[name].expert_success_rate:g}"] for name in others]
+    (missions,) = {result.missions for result in results.values()}
+    table = markdown_table(["level", f"map agent, {missions:,} missions", "expert"], rows)
+    return f"{table}\n\nAll {missions:,} missions of {len(solved)} levels are solved: {', '.join(solved)}."
 
 
 def actions_table() -> str:
@@ -171,6 +217,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "vocabulary": ("language.md", vocabulary_table),
     "record": ("architecture.md", record_table),
     "map": ("map-agent.md", map_table),
+    "map-others": ("map-agent.md", map_others_table),
     "map-agent": ("../README.md", map_table),
     "actions": ("text-agents.md", actions_table),
     "results": ("../README.md", results_table),
