@@ -141,6 +141,18 @@ def test_every_picture_is_made_by_a_command() -> None:
     assert made == {str(picture.relative_to(ROOT)) for picture in (DOCS / "images").iterdir()}
 
 
+def test_no_mission_of_the_map_agent_counts_twice() -> None:
+    add_up = runpy.run_path(str(DOCS / "tables.py"))["_add_up"]
+    blocks = [
+        {"first_seed": seed, "missions": 100, "successes": successes, "expert_success_rate": 1.0}
+        for seed, successes in ((0, 99), (100, 97), (200, 100))
+    ]
+    result = add_up("GoTo", blocks)
+    assert (result.missions, result.successes) == (300, 296) and str(result).startswith("**98.67**")
+    with pytest.raises(ValueError, match=r"GoTo.*100"):
+        add_up("GoTo", [blocks[0], blocks[1], blocks[1]])
+
+
 def test_tables_follow_the_code() -> None:
     maker = runpy.run_path(str(DOCS / "tables.py"))
     for name, (file, make) in maker["TABLES"].items():

@@ -5,13 +5,15 @@ import sys
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from babyai import cli
 from babyai.studies import html, latex, markdown
-from babyai.studies.cells import CELLS, STUDIES
+from babyai.studies.cells import CELLS, EXPLANATION_EPOCHS, STUDIES
 from babyai.studies.costs import Machine, estimate_seconds, paper_costs, total_speeds
+from babyai.studies.findings import TREND_START, explanation_blocks, success_trend
 from babyai.studies.report import Report, make_report
 
 ROOT = Path(__file__).parents[2]
@@ -169,3 +171,38 @@ def test_fastest_slice_counts() -> None:
     others = [one | {"gpu": None}, one | {"kinds": ["imitation", "ppo"]}, one | {"frames": 1.0}]
     assert total_speeds(others) == known
     assert total_speeds([one, *others]) == known | {"imitation": 9e5}
+
+
+def make_row(variant: str, seed: int, success: list[float]) -> dict[str, Any]:
+    """A measured run of the first cell that disagrees with the paper."""
+    return {"kind": "imitation", "variant": variant, "seed": seed, "curve": {"success": success}}
+
+
+def test_explanations_are_compared_with_the_cell_as_it_is() -> None:
+    cell = "imitation/GoToRedBall/10k/original"
+    plateaus = {"": (0.90, 0.91), "code": (0.90, 0.92), "demos-1": (0.94,), "demos-2": (0.95,)}
+    chosen = {
+        "/".join([cell, *filter(None, [variant])]): {
+            # What comes after the validations that are compared does not count.
+            seed: make_row(variant, seed, [0.5] * 5 + [rate] * (EXPLANATION_EPOCHS - 5) + [1.0] * 20)
+            for seed, rate in enumerate(rates)
+        }
+        for variant, rates in plateaus.items()
+    }
+    _, (_, rows) = explanation_blocks(chosen)
+    shown = {title: (success, p) for architecture, title, success, p in rows if architecture == "original"}
+    assert shown["as in the tables"] == ("90.0, 91.0: 90.5 ± 0.5", "")
+    assert shown["as in the authors' code"] == ("90.0, 92.0: 91.0 ± 1.0", "0.71")
+    assert (
+        shown["other demonstrations"][0] == "94.0, 95.0: 94.5 ± 0.5" and float(shown["other demonstrations"][1]) < 0.05
+    )
+    assert shown["entropy bonus"] == ("not measured", "")
+
+
+def test_trend_is_the_slope_of_the_plateau() -> None:
+    rising = [0.1] * TREND_START + [0.80 + 0.0002 * epoch for epoch in range(81)]
+    slope, error = success_trend([make_row("", seed, rising) for seed in range(3)])
+    assert slope == pytest.approx(2.0) and error == pytest.approx(0.0, abs=1e-6)
+    uneven = [success + (0.01 if epoch % 2 else -0.01) for epoch, success in enumerate(rising)]
+    slope, error = success_trend([make_row("", 0, uneven)])
+    assert slope == pytest.approx(2.0, abs=0.2) and 0.5 < error < 1.5
