@@ -201,8 +201,10 @@ def test_explanations_are_compared_with_the_cell_as_it_is() -> None:
 
 def test_trend_is_the_slope_of_the_plateau() -> None:
     rising = [0.1] * TREND_START + [0.80 + 0.0002 * epoch for epoch in range(81)]
-    slope, error = success_trend([make_row("", seed, rising) for seed in range(3)])
-    assert slope == pytest.approx(2.0) and error == pytest.approx(0.0, abs=1e-6)
+    assert success_trend([make_row("", seed, rising) for seed in range(3)]) == pytest.approx((2.0, 0.0), abs=1e-6)
+    assert success_trend([make_row("", 0, rising[:TREND_START])]) is None
     uneven = [success + (0.01 if epoch % 2 else -0.01) for epoch, success in enumerate(rising)]
-    slope, error = success_trend([make_row("", 0, uneven)])
+    trend = success_trend([make_row("", 0, uneven)])
+    assert trend is not None
+    slope, error = trend
     assert slope == pytest.approx(2.0, abs=0.2) and 0.5 < error < 1.5

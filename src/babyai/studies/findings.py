@@ -320,8 +320,9 @@ def disagreement_blocks(chosen: Chosen) -> list[str | Table]:
         return []
     items = []
     for result in different:
-        slope, error = success_trend(result.rows)
-        items.append(f"{row_of(result)}, {result.cell.architecture} ({slope:+.1f} ± {error:.1f})")
+        trend = success_trend(result.rows)
+        change = "too short to say" if trend is None else f"{trend[0]:+.1f} ± {trend[1]:.1f}"
+        items.append(f"{row_of(result)}, {result.cell.architecture} ({change})")
     return [
         f"* **Cells of Table 3 that disagree with the paper:** {'; '.join(items)}. In brackets: by how many points "
         f"success changed in 100 epochs, from epoch {TREND_START} on, with its 95 % interval. The paper does not say "
@@ -331,8 +332,11 @@ def disagreement_blocks(chosen: Chosen) -> list[str | Table]:
     ]
 
 
-def success_trend(rows: Sequence[Row]) -> tuple[float, float]:
-    """Slope of the validation success over epochs in points per 100 epochs, and half its 95 % interval."""
+def success_trend(rows: Sequence[Row]) -> tuple[float, float] | None:
+    """Slope of the validation success over epochs in points per 100 epochs, and half its 95 % interval.
+
+    None if the runs are too short.
+    """
     from scipy.stats import linregress
 
     points = [
@@ -341,8 +345,10 @@ def success_trend(rows: Sequence[Row]) -> tuple[float, float]:
         for epoch, success in enumerate(row["curve"]["success"])
         if epoch >= TREND_START
     ]
+    if len(points) < 3:
+        return None
     epochs, successes = zip(*points, strict=True)
-    line = linregress(epochs, successes)
+    line: Any = linregress(epochs, successes)
     return 1e4 * line.slope, 1.96e4 * line.stderr
 
 
