@@ -63,7 +63,7 @@ EXPLANATIONS: dict[str, dict[str, Any]] = {
     "demos-1": {"first_seed": 10_000},
     "demos-2": {"first_seed": 20_000},
     "demos-3": {"first_seed": 30_000},
-    "long": {"epochs": 1010, "patience": 1010},
+    "long": {"epochs": 200, "patience": 200},
 }
 # Success hardly rises after the tenth.
 EXPLANATION_EPOCHS = 30

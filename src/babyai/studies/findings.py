@@ -26,7 +26,7 @@ LOCAL_5K = "imitation/GoToLocal/5k/bow_endpool_res"
 LONG_WINDOW = 100
 EXPLANATION_TITLES = {
     "": "as in the tables",
-    "long": f"as in the tables, ten times as long (best mean of {LONG_WINDOW})",
+    "long": f"as in the tables, 200 epochs (best mean of {LONG_WINDOW})",
     "code": "as in the authors' code",
     "entropy": "entropy bonus",
     "step-norm": "statistics over each time step",
