@@ -249,6 +249,18 @@ def test_a_finished_run_does_not_change_when_resumed(tmp_path: Path) -> None:
     assert len(more.run.rows()) == 3
 
 
+def test_a_run_from_before_an_option_existed_can_be_resumed(tmp_path: Path) -> None:
+    session = train(imitation_options(tmp_path / "run"))
+    path = session.folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["config"]["first_seed"], config["config"]["settings"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(RunError, match="first_seed was 0, is 3"):
+        train(imitation_options(tmp_path / "run", epochs=3, first_seed=3), resume=True)
+    more = train(imitation_options(tmp_path / "run", epochs=3), resume=True)
+    assert len(more.run.rows()) == 3
+
+
 def test_a_run_without_a_checkpoint_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = train(imitation_options(tmp_path / "before", seed=3))
     options = imitation_options(tmp_path / "run", init_from=str(before.folder))

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -266,8 +266,14 @@ class Session:
     def _open_own_run(self, folder: str, config: dict[str, Any], algorithm: str, resume: bool) -> Run:
         if not resume:
             return Run.create(folder, config, algorithm, tensorboard=self.options.tensorboard)
-        may_change = self.options.resume_may_change
-        return Run.resume(folder, config, algorithm, may_change=may_change, tensorboard=self.options.tensorboard)
+        return Run.resume(
+            folder,
+            config,
+            algorithm,
+            may_change=self.options.resume_may_change,
+            defaults={field.name: field.default for field in fields(self.options) if field.default is not MISSING},
+            tensorboard=self.options.tensorboard,
+        )
 
     @property
     def folder(self) -> Path:

@@ -124,6 +124,7 @@ class Run:
         algorithm: str | None = None,
         *,
         may_change: Collection[str] = (),
+        defaults: Mapping[str, Any] | None = None,
         tensorboard: bool = False,
     ) -> Self:
         """Returns to the newest intact checkpoint; rows after it are dropped, and damaged checkpoints set aside.
@@ -133,6 +134,7 @@ class Run:
             config: The options now; default: the same as before.
             algorithm: The algorithm that the run must have; default: any.
             may_change: Names of options that may differ.
+            defaults: Values of options that did not exist yet when the run began.
             tensorboard: Whether to write event files for TensorBoard, for earlier rows as well.
 
         Raises:
@@ -147,7 +149,8 @@ class Run:
             if algorithm is not None and before["kind"] != algorithm:
                 raise RunError(f"{folder} holds a run of {before['kind']!r}, not of {algorithm!r}")
             run.config = before["config"] if config is None else _to_plain(config)
-            changed = _compare(run.folder, before["config"], run.config, may_change)
+            options = _to_plain(defaults or {}) | before["config"]
+            changed = _compare(run.folder, options, run.config, may_change)
             resumed = {"origin": describe_provenance(), "checkpoint": run._roll_back(), "changed": changed}
             run._write_config(before | {"config": run.config, "resumed": [*before["resumed"], resumed]})
             run._open()
