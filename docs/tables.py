@@ -153,7 +153,7 @@ def map_others_table() -> str:
     """Returns the map agent's test results on levels that it was not trained on, worst first."""
     results = {name: result for name, result in read_map_results().items() if name not in PAPER_LEVELS}
     solved = sorted(name for name, result in results.items() if result.successes == result.missions)
-    others = sorted(results.keys() - set(solved), key=lambda name: results[name].successes / results[name].missions)
+    others = sorted(results.keys() - set(solved), key=lambda name: (results[name].successes, name))
     rows = [[name, str(results[name]), f"{100 * results[name].expert_success_rate:g}"] for name in others]
     (missions,) = {result.missions for result in results.values()}
     table = markdown_table(["level", f"map agent, {missions:,} missions", "expert"], rows)
