@@ -126,7 +126,9 @@ def explanation_blocks(chosen: Chosen) -> list[str | Table]:
         groups.setdefault((result.cell.architecture, EXPLANATION_TITLES[result.cell.variant]), []).extend(values)
     for (architecture, title), values in groups.items():
         default = groups[architecture, EXPLANATION_TITLES[""]]
-        ours = f"{join(values, '{:.1f}'.format)}: {mean_and_std(summarize(values))}" if values else "not measured"
+        ours = join(values, "{:.1f}".format) or "not measured"
+        if len(values) > 1:
+            ours += f": {mean_and_std(summarize(values))}"
         p = (
             f"{welch_test(values, default).p:.2f}"
             if values is not default and min(map(len, (values, default))) > 1
