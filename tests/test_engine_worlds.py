@@ -225,12 +225,15 @@ def careless(s, d, level):
     return go_to(s, last(d))
 
 
+# Long, because the recipe is compiled.
+@pytest.mark.long
 @pytest.mark.parametrize(("variant", "message"), [(0, "no instruction"), (1, "incomplete"), (2, "agent")])
 def test_a_recipe_that_builds_an_invalid_world_is_refused(variant: int, message: str) -> None:
     with pytest.raises(ValueError, match=f"'Own'.*{message}"):
         Engine(Level("Own", careless, rows=1, columns=1, variant=variant)).reset(0)
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_blocks_refuse_what_does_not_exist() -> None:
     with pytest.raises(RuntimeError, match="could not be generated"):

@@ -287,6 +287,7 @@ def test_a_cache_filled_by_somebody_else_is_read(package: Path) -> None:
 
 
 @pytest.mark.compiled
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
 def test_code_of_another_user_is_not_run(package: Path) -> None:
     run_ask(package)

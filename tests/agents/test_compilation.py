@@ -117,7 +117,11 @@ def test_the_context_is_restored_and_belongs_to_one_thread() -> None:
 
 @pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True], ids=["eval", "train"])
 @pytest.mark.parametrize(
-    ("size", "functions"), [("small", ALWAYS_COMPILED | SMALL_COMPILED), ("big", ALWAYS_COMPILED | BIG_COMPILED)]
+    ("size", "functions"),
+    [
+        ("small", ALWAYS_COMPILED | SMALL_COMPILED),
+        pytest.param("big", ALWAYS_COMPILED | BIG_COMPILED, marks=pytest.mark.long),
+    ],
 )
 def test_a_compiled_agent_computes_the_same(size: str, functions: set[str], training: bool, compiler: Compiler) -> None:
     torch.manual_seed(0)

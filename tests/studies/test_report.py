@@ -175,7 +175,8 @@ def test_fastest_slice_counts() -> None:
 
 def make_row(variant: str, seed: int, success: list[float]) -> dict[str, Any]:
     """A measured run of the first cell that disagrees with the paper."""
-    return {"kind": "imitation", "variant": variant, "seed": seed, "curve": {"success": success}}
+    curve = {"success": success, "loss": [0.1] * len(success)}
+    return {"kind": "imitation", "variant": variant, "seed": seed, "size": "small", "quick": False, "curve": curve}
 
 
 def test_explanations_are_compared_with_the_cell_as_it_is() -> None:

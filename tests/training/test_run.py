@@ -482,6 +482,7 @@ def assert_same_files(one: Path, other: Path) -> None:
 
 
 @posix_only
+@pytest.mark.long
 def test_a_run_killed_at_random_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
     kills, reached = map(int, run_script(AT_RANDOM, tmp_path, 80).split())
     assert kills >= 4 and reached > 0
