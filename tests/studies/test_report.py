@@ -13,7 +13,7 @@ from babyai import cli
 from babyai.studies import html, latex, markdown
 from babyai.studies.cells import CELLS, EXPLANATION_EPOCHS, STUDIES
 from babyai.studies.costs import Machine, estimate_seconds, paper_costs, total_speeds
-from babyai.studies.findings import TREND_START, explanation_blocks, success_trend
+from babyai.studies.findings import TREND_START, explanation_blocks, long_run_blocks, success_trend
 from babyai.studies.report import Report, make_report
 
 ROOT = Path(__file__).parents[2]
@@ -209,3 +209,11 @@ def test_trend_is_the_slope_of_the_plateau() -> None:
     assert trend is not None
     slope, error = trend
     assert slope == pytest.approx(2.0, abs=0.2) and 0.5 < error < 1.5
+
+
+@pytest.mark.parametrize(("reached", "verdict"), [(0.93, "is enough"), (0.90, "is not enough")])
+def test_longer_training_explains_a_difference_only_if_it_closes_it(reached: float, verdict: str) -> None:
+    cell = "imitation/GoToRedBall/10k/original"
+    rows = [make_row("", 0, []) | {"figures": {"best_mean": best}} for best in (0.91, reached)]
+    (text,) = long_run_blocks({cell: {0: rows[0]}, f"{cell}/long": {0: rows[1]}})
+    assert verdict in text and long_run_blocks({cell: {0: rows[0]}}) == []
