@@ -77,9 +77,10 @@ def build(docs: Path, out: Path, builder: str = "html") -> subprocess.CompletedP
 
 @pytest.fixture
 def copied_docs(tmp_path: Path) -> Path:
-    """The docs without generated pages, next to the results that these show."""
+    """The docs without generated pages, next to the results that these show, and the agent that they are of."""
     shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns(*GENERATED, "__pycache__"))
-    (tmp_path / "results").symlink_to(ROOT / "results")
+    for name in ("results", "models"):
+        (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path / "docs"
 
 
