@@ -30,7 +30,7 @@ OPTIONS: dict[str, type[TrainingOptions]] = {
 LEARNING_RATE = 1e-4
 LOW_LEARNING_RATE = 5e-5
 # The paper does not say how long Table 3 trained. Success is on a plateau long before the last of these epochs, but
-# loss spikes can still raise it: see the study `disagreements`.
+# success tends to rise after loss spikes: see the study `disagreements`.
 EPOCHS = {5: 101, 10: 101, 50: 101, 100: 150, 500: 300}
 # Table 4: 20 passes over a million demonstrations, as in the authors' instructions, in epochs of 102,400.
 BASELINE_DEMOS = 1_000_000
