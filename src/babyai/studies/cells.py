@@ -30,7 +30,7 @@ OPTIONS: dict[str, type[TrainingOptions]] = {
 LEARNING_RATE = 1e-4
 LOW_LEARNING_RATE = 5e-5
 # The paper does not say how long Table 3 trained. Success is on a plateau long before the last of these epochs, but
-# success tends to rise after loss spikes: see the study `disagreements`.
+# tends to rise after loss spikes: see the study `disagreements`.
 EPOCHS = {5: 101, 10: 101, 50: 101, 100: 150, 500: 300}
 # Table 4: 20 passes over a million demonstrations, as in the authors' instructions, in epochs of 102,400.
 BASELINE_DEMOS = 1_000_000
@@ -232,9 +232,9 @@ def _disagreement_cells() -> Iterator[Cell]:
         (cell,) = find_cells("imitation", ["GoToRedBall"], [architecture], [10_000])
         yield replace(cell, seeds=TEN_SEEDS[:3])
         for variant, settings in EXPLANATIONS.items():
-            shorter = _pairs({"epochs": EXPLANATION_EPOCHS} | settings)
+            pairs = _pairs({"epochs": EXPLANATION_EPOCHS} | settings)
             seeds = TEN_SEEDS[:1] if "first_seed" in settings else TEN_SEEDS[:3]
-            yield replace(cell, settings=shorter, variant=variant, seeds=seeds)
+            yield replace(cell, settings=pairs, variant=variant, seeds=seeds)
 
 
 def _pairs(settings: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
