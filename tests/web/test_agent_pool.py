@@ -16,7 +16,7 @@ import pytest
 from babyai.agents.agent import Agent
 from babyai.engine import Engine
 from babyai.tree import tree_leaves
-from babyai.web.agent_pool import MAX_BATCH, AgentPool, Request, agent_pool, take_batch
+from babyai.web.agent_pool import MAX_BATCH, AgentPool, Request, _answer_batch, agent_pool, take_batch
 from babyai.web.decisions import Checkpoint, Decision, Situation, decide, find_agent
 from babyai.web.play_session import PlaySession
 from babyai.world.codes import NUM_ACTIONS
@@ -110,6 +110,14 @@ def test_sessions_that_wait_are_decided_together(tmp_path: Path, monkeypatch: py
     checkpoint = pool.find_agent(tmp_path / "small")
     sizes: list[int] = []
     monkeypatch.setattr("babyai.web.agent_pool.take_batch", lambda waiting: note_size(sizes, take_batch(waiting)))
+    # Nobody is answered before everybody has asked: a quick machine would answer one after the other.
+    all_wait = threading.Event()
+
+    def answer_later(process: Any, batch: list[Request]) -> list[Any]:
+        assert all_wait.wait(60)
+        return _answer_batch(process, batch)
+
+    monkeypatch.setattr("babyai.web.agent_pool._answer_batch", answer_later)
     situations = [play(checkpoint, "GoToLocal", seed, 0) for seed in range(40)]
     answers: list[Decision | None] = [None] * len(situations)
 
@@ -119,9 +127,12 @@ def test_sessions_that_wait_are_decided_together(tmp_path: Path, monkeypatch: py
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(situations))]
     for thread in threads:
         thread.start()
+    while sum(sizes) + len(pool._waiting) < 40:
+        time.sleep(0.001)
+    all_wait.set()
     for thread in threads:
         thread.join()
-    assert sum(sizes) == 40 and len(sizes) < 30 and max(sizes) <= MAX_BATCH
+    assert sum(sizes) == 40 and len(sizes) < 20 and max(sizes) <= MAX_BATCH
     for answer, alone in zip(answers, decide(checkpoint, situations), strict=True):
         assert answer is not None
         check_same(answer, alone)
