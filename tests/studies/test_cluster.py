@@ -125,7 +125,14 @@ def test_study_survives_the_loss_of_a_node(undisturbed: Path, tmp_path: Path) ->
 def terminate_when_trained(key: str) -> None:
     """Sends SIGTERM to this process when a task has written the first rows of a run."""
     folder = Path(tempfile.gettempdir())
-    wait_until(lambda: any(path.stat().st_size for path in folder.glob(f"babyai-*/{key}/metrics.jsonl")))
+    # A killed node leaves its folder behind.
+    stale = set(folder.glob("babyai-*"))
+
+    def is_trained() -> bool:
+        written = folder.glob(f"babyai-*/{key}/metrics.jsonl")
+        return any(path.parents[1] not in stale and path.stat().st_size for path in written)
+
+    wait_until(is_trained)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -38,8 +38,12 @@ AGENT: dict[str, Any] = {
 
 
 def start(processes: int, *words: str) -> subprocess.Popen[str]:
+    return launch(processes, "-m", "babyai.cli", *words)
+
+
+def launch(processes: int, *words: str) -> subprocess.Popen[str]:
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", str(free_port())]
-    command = [sys.executable, *launcher, "-m", "babyai.cli", *words]
+    command = [sys.executable, *launcher, *words]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment
@@ -144,6 +148,31 @@ def test_stopped_and_resumed_run_is_the_same_to_the_bit(tmp_path: Path) -> None:
     # One process continues what two have begun.
     train_one("imitation", replace(parts, epochs=7), resume=True)
     assert [row["epoch"] for row in read_rows(tmp_path / "parts")] == list(range(1, 8))
+
+
+# An optimizer imports torch's compiler. Threads that are left sometimes abort the process when Python exits.
+CLOSE = """
+from pathlib import Path
+from babyai.training.distributed import ProcessGroup
+
+def threads():
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+
+group = ProcessGroup.join("cpu")
+assert any("gloo" in name for name in threads())
+import torch._dynamo
+assert group.broadcast(group.rank) == 0
+group.close()
+assert not any("gloo" in name for name in threads()), threads()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed in /proc on Linux only")
+def test_no_thread_of_a_closed_group_is_left(tmp_path: Path) -> None:
+    script = tmp_path / "close.py"
+    script.write_text(CLOSE)
+    finish(launch(2, str(script)))
 
 
 def test_other_algorithms_refuse_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from typing import Any, Self
 
 import torch
@@ -53,12 +54,15 @@ class ProcessGroup:
         if device.type == "cuda":
             device = _own_gpu()
             torch.cuda.set_device(device)
+        # Its functions have the group as a default argument. Imported later, by torch's compiler, they would keep the
+        # group alive after `close`, and its threads, which then sometimes abort the process when Python exits.
+        import_module("torch.distributed.nn.functional")
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         distributed.init_process_group(backend, timeout=TIMEOUT)
         return cls(distributed.get_rank(), size, device)
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leaves the group, and ends its threads."""
         if self.size > 1:
             distributed.destroy_process_group()
 
