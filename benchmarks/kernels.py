@@ -6,6 +6,7 @@ python -m benchmarks.kernels draw                                   # docs/image
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +89,12 @@ def measure(size: str) -> dict[str, Any]:
     return summarize({event.key: event.self_device_time_total / ROUNDS for event in events})
 
 
-def summarize(microseconds: dict[str, float]) -> dict[str, float]:
+def summarize(microseconds: dict[str, float], find_purpose: Callable[[str], str] = purpose_of) -> dict[str, float]:
     """Milliseconds by purpose, largest first, from microseconds by kernel."""
     sums: dict[str, float] = {}
     for kernel, time in microseconds.items():
-        sums[purpose_of(kernel)] = sums.get(purpose_of(kernel), 0.0) + time / 1000
+        purpose = find_purpose(kernel)
+        sums[purpose] = sums.get(purpose, 0.0) + time / 1000
     return {name: round(time, 3) for name, time in sorted(sums.items(), key=lambda item: -item[1])}
 
 

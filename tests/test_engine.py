@@ -183,6 +183,7 @@ def test_results_do_not_depend_on_threads(view_size: int) -> None:
 
 def test_small_batches_use_one_thread() -> None:
     assert len(Engine("GoToLocal", MIN_SHARD, threads=8).shards) == 1
+    assert len(Engine("GoToLocal", 300, threads=8, min_shard=100).shards) == 3
 
 
 # ---------------------------------------------------------------- seeds and episodes

@@ -40,6 +40,7 @@ CONSTRUCTORS: dict[str, tuple[Callable, type[Exception], str]] = {
     "no level": (lambda: Engine([]), ValueError, "at least one level"),
     "no worlds": (lambda: Engine("GoTo", 0), ValueError, "num_worlds.* not 0 and 1"),
     "no threads": (lambda: Engine("GoTo", threads=0), ValueError, "threads.* not 1 and 0"),
+    "no shards": (lambda: Engine("GoTo", min_shard=0), ValueError, "min_shard .* not 0"),
     "unknown rules": (lambda: Engine("GoTo", rules="gym"), ValueError, "'gym'.* 'paper' or 'minigrid'"),
     "unknown episodes": (lambda: Engine("GoTo", episodes="new"), ValueError, "'stream' or 'next_seed'.* 'new'"),
     "even view size": (lambda: Engine("GoTo", view_size=8), ValueError, "view_size .*odd.* 3 and 15.* 8$"),

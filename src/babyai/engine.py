@@ -59,6 +59,7 @@ class Engine:
         done_actions: Whether an instruction only counts as fulfilled if the next action is `done`.
         threads: Number of threads. Results do not depend on it.
         assignment: (N,) index in `levels` of the level that each world plays (default: `i % len(levels)`).
+        min_shard: Worlds per thread, at least. Expert advice is slow enough to be worth a thread for fewer worlds.
 
     Attributes:
         worlds: (N,) records; see `babyai.world.state.WORLD`.
@@ -81,9 +82,12 @@ class Engine:
         done_actions: bool = False,
         threads: int = 1,
         assignment: Sequence[int] | np.ndarray | None = None,
+        min_shard: int = MIN_SHARD,
     ) -> None:
         if num_worlds < 1 or threads < 1:
             raise ValueError(f"num_worlds and threads must be at least 1, not {num_worlds} and {threads}")
+        if min_shard < 1:
+            raise ValueError(f"min_shard must be at least 1, not {min_shard}")
         if view_size not in VIEW_SIZES:
             raise ValueError(f"view_size must be odd and between 3 and 15, not {view_size}")
         if episodes not in ("stream", "next_seed"):
@@ -108,7 +112,7 @@ class Engine:
         self.truncated = np.zeros(num_worlds, dtype=bool)
         self.done = np.ones(num_worlds, dtype=bool)
         self._unseeded: np.ndarray | None = np.ones(num_worlds, dtype=bool)
-        self.shards = self._split(threads)
+        self.shards = self._split(threads, min_shard)
         self._prepare_kernels()
         _jit.announce_compilation("engine_kernels.py", "the world (about half a minute)")
 
@@ -319,8 +323,8 @@ class Engine:
         self._pool_process = os.getpid()
         return ThreadPoolExecutor(len(self.shards) - 1) if len(self.shards) > 1 else None
 
-    def _split(self, threads: int) -> list[tuple[int, int]]:
-        count = max(1, min(threads, self.num_worlds // MIN_SHARD))
+    def _split(self, threads: int, min_shard: int) -> list[tuple[int, int]]:
+        count = max(1, min(threads, self.num_worlds // min_shard))
         bounds = np.linspace(0, self.num_worlds, count + 1).astype(int).tolist()
         return list(pairwise(bounds))
 

@@ -15,6 +15,7 @@ from babyai.agents.map.transformer import (
     attend_from_first,
     attend_packed,
     attend_padded,
+    linear_gelu,
 )
 from babyai.engine import Engine
 from babyai.training.guided_rollouts import GuidedRollouts
@@ -58,7 +59,7 @@ def test_the_captured_memory_is_the_memory(compiled: bool) -> None:
 @pytest.mark.parametrize("one_query", [False, True])
 def test_packed_attention_is_padded_attention(dim: int, one_query: bool) -> None:
     torch.manual_seed(0)
-    lengths = torch.tensor([1, 5, 130, 64, 17], device=CUDA)
+    lengths = torch.tensor([1, 5, 130, 64, 17, 410], device=CUDA)
     ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int()
     parts = [torch.randn(int(lengths.sum()), 4, dim, device=CUDA, dtype=torch.bfloat16) for _ in range(3)]
     packed = [part.clone().requires_grad_() for part in parts]
@@ -67,11 +68,11 @@ def test_packed_attention_is_padded_attention(dim: int, one_query: bool) -> None
     other_query, other_key, other_value = padded
     if one_query:
         first = ends[:-1].long()
-        ours = attend_from_first(query[first], key, value, ends, 130)
-        theirs = attend_first_padded(other_query[first], other_key, other_value, ends, 130)
+        ours = attend_from_first(query[first], key, value, ends, 410)
+        theirs = attend_first_padded(other_query[first], other_key, other_value, ends, 410)
     else:
-        ours = attend(query, key, value, ends, 130)
-        theirs = attend_padded(other_query, other_key, other_value, ends, 130)
+        ours = attend(query, key, value, ends, 410)
+        theirs = attend_padded(other_query, other_key, other_value, ends, 410)
     weights = torch.randn_like(theirs)
     torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2)
     (ours.float() * weights).sum().backward()
@@ -111,25 +112,41 @@ def test_captured_gradient_steps_are_gradient_steps(precision: str, tolerance: f
     assert torch.nn.functional.cosine_similarity(*moments, dim=0) > 1 - tolerance**2
 
 
-def test_captured_choices_are_choices() -> None:
+@pytest.mark.parametrize("solo", [0.5, 1.0])
+def test_captured_choices_are_choices(solo: float) -> None:
     torch.manual_seed(0)
     policy = MapPolicy(64, 2, 2).to(CUDA)
     worlds = 600
     captured, plain = (
-        GuidedRollouts(policy, ["BossLevel", "GoToObj"], worlds, solo=1.0, cuda_graphs=graphs)
+        GuidedRollouts(policy, ["BossLevel", "GoToObj"], worlds, solo=solo, cuda_graphs=graphs)
         for graphs in (True, False)
     )
     agreement = []
     for rollouts in (captured, plain):
         rollouts.restart(0, True, [1.0, 1.0])
     for _ in range(20):
+        drives = torch.from_numpy(captured._agent_drives)
+        assert drives.all() == (solo == 1.0)
         ours, theirs = (rollouts.choose(rollouts.observe().frames) for rollouts in (captured, plain))
         assert ours is not None and theirs is not None
         torch.cuda.synchronize()
-        agreement.append((ours == theirs).float().mean().item())
+        agreement.append((ours == theirs)[drives].float().mean().item())
         for rollouts in (captured, plain):
             rollouts.step(theirs.clone())
     assert np.mean(agreement) > 0.99
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gelu_in_the_matrix_product_is_gelu(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 256, device=CUDA, dtype=dtype)
+    inputs = 3 * torch.randn(1000, 64, device=CUDA, dtype=dtype)
+    with torch.no_grad():
+        fused = linear_gelu(inputs, linear)
+        expected = torch.nn.functional.gelu(linear(inputs).double(), approximate="tanh")
+    assert fused.dtype == dtype
+    tolerance = 1e-2 if dtype == torch.float32 else 3e-2  # a GPU may multiply float32 matrices in TF32
+    torch.testing.assert_close(fused.double(), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_it_learns_and_resumes(tmp_path: Path) -> None:

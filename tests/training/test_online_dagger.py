@@ -137,6 +137,32 @@ def test_batches_have_their_share_of_revisits(tmp_path: Path, monkeypatch: pytes
     assert min(shares[-50:]) >= 0.5
 
 
+def test_the_agent_chooses_as_it_would_alone() -> None:
+    rollouts = make_rollouts(solo=0.5)
+    rollouts.restart(0, True, [1.0, 1.0])
+    drives = rollouts._agent_drives
+    assert 0 < drives.sum() < rollouts.num_worlds
+    rollouts._is_greedy[:] = True
+    frames = rollouts.observe().frames
+    chosen = rollouts.choose(frames)
+    assert chosen is not None
+    expected = rollouts.policy.decide(frames).policy_logits.argmax(1)
+    np.testing.assert_array_equal(chosen.numpy()[drives], expected.numpy()[drives])
+    labels = rollouts._labels.copy()
+    rollouts.step(chosen)
+    np.testing.assert_array_equal(rollouts._actions, np.where(drives, expected, labels))
+
+
+@pytest.mark.parametrize(("expert_frames", "playing"), [(None, []), (1600, [3200]), (1601, [])])
+def test_the_expert_plays_alone_for_a_limited_time(
+    expert_frames: int | None, playing: list[int], tmp_path: Path
+) -> None:
+    options = make_options(out=str(tmp_path / "run"), expert_until=1.0, expert_frames=expert_frames)
+    rows = read_rows(train(options).folder)
+    # A row counts the frames that the agent acted on before it.
+    assert [row["frames"] for row in rows if row["agent_frames"]] == playing
+
+
 def test_labels_are_the_teachers_advice() -> None:
     rollouts = make_rollouts()
     labeled = rollouts.observe()

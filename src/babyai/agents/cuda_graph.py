@@ -17,9 +17,14 @@ from babyai.agents.compilation import compiling
 from babyai.tree import tree_leaves, tree_map
 
 # Several threads may use a GPU, but only one captures at a time, and on a stream that none of them uses: torch hands
-# out the same few streams again and again, except for those of high priority, which nothing else here asks for.
+# out the same few streams of each priority again and again, so priorities -1 and -3 are for capturing only. Streams
+# that launch work have priority 0 or -2. A graph's kernels have the priority of the stream that it is captured on.
 _CAPTURE_LOCK = threading.Lock()
 WARM_UP_RUNS = 3
+CAPTURE_PRIORITY = -1
+# For what somebody waits for while something else is computed, such as actions next to a gradient step.
+URGENT_CAPTURE_PRIORITY = -3
+URGENT_STREAM_PRIORITY = -2
 
 
 class UndeclaredMutationError(RuntimeError):
@@ -42,6 +47,8 @@ class CudaGraphFunction:
         max_graphs: How many graphs to keep; the oldest is dropped first. Default: all.
         check_mutations: Whether to check, at the first capture, that `mutated` is complete. It cannot be checked if
             another thread changes tensors meanwhile.
+        priority: CAPTURE_PRIORITY, or URGENT_CAPTURE_PRIORITY: if two graphs are replayed at the same time, the kernels
+            of this one go first.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class CudaGraphFunction:
         exact: bool = False,
         max_graphs: int | None = None,
         check_mutations: bool = True,
+        priority: int = CAPTURE_PRIORITY,
     ) -> None:
         self.function = function
         self.device = device
@@ -63,6 +71,7 @@ class CudaGraphFunction:
         self.compiled = compiled
         self.exact = exact
         self.max_graphs = max_graphs
+        self.priority = priority
         self._must_check = check_mutations
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor | None], Any]] = {}
 
@@ -98,7 +107,7 @@ class CudaGraphFunction:
             placed = tree_map(lambda tensor: tensor.to(self.device, copy=True), inputs)
             before = [(tensor, tensor.detach().clone()) for tensor in self.mutated()]
             current = torch.cuda.current_stream()
-            stream, _ = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
+            stream = _capture_stream(torch.cuda.current_device(), self.priority)
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 with checking_mutations(tensor for tensor, _ in before) if self._must_check else nullcontext():
@@ -166,8 +175,14 @@ def _existing_tensors() -> list[Tensor]:
 
 
 @cache
-def _capture_streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
-    return torch.cuda.Stream(device, priority=-1), torch.cuda.Stream(device, priority=-1)
+def _capture_stream(device: int, priority: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device, priority=priority)
+
+
+@cache
+def _side_stream(device: int) -> torch.cuda.Stream:
+    _capture_stream(device, CAPTURE_PRIORITY)  # so that this is another one
+    return torch.cuda.Stream(device, priority=CAPTURE_PRIORITY)
 
 
 @contextmanager
@@ -176,8 +191,8 @@ def side_stream() -> Iterator[None]:
     if not _is_capturing():
         yield
         return
-    main, side = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
-    side.wait_stream(main)
+    side = _side_stream(torch.cuda.current_device())
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         yield
 
@@ -185,8 +200,7 @@ def side_stream() -> Iterator[None]:
 def join_side_stream() -> None:
     """While capturing, kernels launched from here on wait for those of `side_stream`."""
     if _is_capturing():
-        main, side = _capture_streams(torch.device("cuda", torch.cuda.current_device()))
-        main.wait_stream(side)
+        torch.cuda.current_stream().wait_stream(_side_stream(torch.cuda.current_device()))
 
 
 def _is_capturing() -> bool:

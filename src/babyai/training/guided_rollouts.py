@@ -17,10 +17,10 @@ from torch import Tensor
 
 from babyai.agents.actor import choose_actions
 from babyai.agents.compilation import compiling
+from babyai.agents.cuda_graph import URGENT_CAPTURE_PRIORITY, URGENT_STREAM_PRIORITY
 from babyai.agents.map.memory import Memory
-from babyai.agents.map.padding import round_up
 from babyai.agents.map.token_function import TokenFunction
-from babyai.agents.map.tokens import Frames, Tokens, find_revisits, frames_of
+from babyai.agents.map.tokens import Frames, Tokens, find_revisits, frames_of, hide_frames
 from babyai.agents.policy import reset_state
 from babyai.engine import Engine
 from babyai.expert.expert import ExpertBatch
@@ -29,9 +29,10 @@ from babyai.seeds import VALIDATION_SEED
 from babyai.training.frame_buffer import NO_LABEL, LabeledFrames, Labels, PlayedFrames
 from babyai.tree import tree_map
 
-# CUDA graphs of the policy: one for each number of lanes, a multiple of this, and each size of the padded tokens.
-LANES_MULTIPLE = 256
-MAX_GRAPHS = 6
+# CUDA graphs of the policy, one for each size of the padded tokens.
+MAX_GRAPHS = 3
+# Worlds per thread, at least: few, since the expert's advice takes long.
+MIN_SHARD = 128
 # Room for padding, more than in learning, because the number of tokens varies more.
 ACTING_SLACK = 2.0
 # A solo episode fails after this many steps, or this part of its time limit, whichever is more.
@@ -49,7 +50,8 @@ LEAST_WEIGHT = 0.05
 class GuidedRollouts:
     """W worlds in which expert and agent play.
 
-    On a GPU they have a stream of their own, so that playing and learning overlap.
+    On a GPU they have a stream of their own, so that playing and learning overlap. It goes first, since the worlds are
+    stepped on the CPU afterwards, while learning continues.
 
     Args:
         policy: The policy, with `remember` and `decide`, on its device. A copy of it acts; see `copy_weights`.
@@ -93,13 +95,13 @@ class GuidedRollouts:
         self.failures = np.ones(len(levels))
         self.num_started = 0
         self.device = next(policy.parameters()).device
-        self.engine = Engine(levels, worlds, rules=rules, threads=threads)
+        self.engine = Engine(levels, worlds, rules=rules, threads=threads, min_shard=MIN_SHARD)
         self._rng = np.random.default_rng([seed, 0xDA66E2])
         self._memory: Memory = policy.initial_state(worlds)
         self._initial: Memory = policy.initial_state(worlds)
         on_gpu = self.device.type == "cuda"
         self._thread = ThreadPoolExecutor(1)
-        self._stream = torch.cuda.Stream(self.device) if on_gpu else None
+        self._stream = torch.cuda.Stream(self.device, priority=URGENT_STREAM_PRIORITY) if on_gpu else None
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._act = TokenFunction(
             self._choose,
@@ -109,6 +111,7 @@ class GuidedRollouts:
             enabled=cuda_graphs,
             max_graphs=MAX_GRAPHS,
             check_mutations=False,
+            priority=URGENT_CAPTURE_PRIORITY,
         )
         self._seed = seed
         self._chosen = torch.zeros(worlds, dtype=torch.long, pin_memory=on_gpu)
@@ -186,22 +189,23 @@ class GuidedRollouts:
 
     @torch.no_grad()
     def choose(self, frames: Frames) -> Tensor | None:
-        """The agent's actions where it drives; None if it does not drive anywhere.
+        """(W,) the agent's actions, which are arbitrary where it does not drive; None if it drives nowhere.
 
         On a GPU they are still being computed when this returns.
         """
-        lanes = np.flatnonzero(self._agent_drives)
-        count = len(lanes)
-        if not count:
+        if not self._agent_drives.any():
             return None
+        uniforms = torch.rand(self.num_worlds, device=self.device, generator=self._generator)
+        is_greedy = self._to_device(self._is_greedy)
         if self._act.enabled:
-            # Some lanes are repeated, so that their number is a multiple, and few CUDA graphs are needed.
-            lanes = np.resize(lanes, round_up(count, LANES_MULTIPLE))
-        index = self._to_device(lanes)
-        uniforms = torch.rand(len(lanes), device=self.device, generator=self._generator)
-        is_greedy = self._to_device(self._is_greedy[lanes])
-        actions = self._act(Frames(*(part[index] for part in frames)), is_greedy, uniforms)
-        return self._chosen[:count].copy_(actions[:count], non_blocking=True)
+            # The others are not left out but hidden: a CUDA graph needs a fixed number of frames.
+            hidden = self._to_device(~self._agent_drives)
+            actions = self._act(hide_frames(frames, hidden), is_greedy, uniforms)
+            return self._chosen.copy_(actions, non_blocking=True)
+        driven = self._to_device(np.flatnonzero(self._agent_drives))
+        part = Frames(*(each[driven] for each in frames))
+        self._chosen[driven.cpu()] = self._act(part, is_greedy[driven], uniforms[driven]).cpu()
+        return self._chosen
 
     def _choose(self, tokens: Tokens, greedy: Tensor, uniforms: Tensor) -> Tensor:
         """(B,) argmax actions where greedy, sampled ones elsewhere."""
@@ -218,7 +222,7 @@ class GuidedRollouts:
         self._actions = np.where(lost, 0, self._labels)
         driven = self._agent_drives
         if chosen is not None:
-            self._actions[driven] = chosen.numpy()
+            self._actions[driven] = chosen.numpy()[driven]
         self._disagrees = driven & (self._actions != self._labels)
         self._disagreements += self._disagrees
         self._agent_frames += np.count_nonzero(driven), np.count_nonzero(driven & ~self._disagrees)

@@ -227,11 +227,12 @@ class OnlineDagger(Algorithm):
     def metrics(self) -> dict[str, Any]:
         """The row of the last updates."""
         row = self.learner.metrics()
-        if row["accuracy"] >= self.options.expert_until:
+        expert_frames = self.options.expert_frames
+        is_over = expert_frames is not None and self.progress >= expert_frames
+        if is_over or row["accuracy"] >= self.options.expert_until:
             self.rollouts.agent_plays = True
         self._rows += 1
-        frames = self.learner.num_steps * self.options.batch_size
-        counts = {"frames": frames, "played_frames": self.played, "episodes": self.rollouts.num_started}
+        counts = {"frames": self.progress, "played_frames": self.played, "episodes": self.rollouts.num_started}
         counts["revisits"] = self.revisits.size
         return {**counts, **row, **self.rollouts.metrics()}
 

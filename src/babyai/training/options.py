@@ -32,7 +32,8 @@ class TrainingOptions:
     """Options of every algorithm: levels, architecture, device, checkpoints."""
 
     levels: str = "GoToLocal"
-    """Level, or several separated by commas; `babyai levels` lists them. Or a level of your own, `file.py:Level`."""
+    """Level, or several separated by commas; `babyai levels` lists them. `all` for the paper's nineteen, or a level of
+    your own, `file.py:Level`."""
     out: Annotated[str | None, DESCRIBED] = None
     """Run folder; default: runs/<algorithm>-<levels>-<architecture>-<size>-<seed>."""
     architecture: str = "bow_endpool_res"
@@ -149,9 +150,12 @@ class TrainingOptions:
 
     def run_folder(self, algorithm: str) -> str:
         """The run's folder."""
+        from babyai.envs.custom_levels import ALL_LEVELS, is_all
+
         architecture = self.architecture.rpartition(":")[2]
         size = [] if is_custom(self.architecture) else [self.size]
-        names = [algorithm, "+".join(self.level_names), architecture, *size, str(self.seed)]
+        levels = ALL_LEVELS if is_all(self.levels) else "+".join(self.level_names)
+        names = [algorithm, levels, architecture, *size, str(self.seed)]
         return self.out or f"runs/{'-'.join(names)}"
 
     @property
@@ -323,6 +327,9 @@ class OnlineDaggerOptions(TrainingOptions):
     """Auxiliary-loss coefficient: predict the teacher's goal and the path to it."""
     expert_until: float = 0.94
     """Expert-only roll-ins until the label accuracy reaches this; not with --init-from."""
+    expert_frames: Annotated[int | None, DESCRIBED] = None
+    """Expert-only roll-ins end after this many frames at the latest, at the next log row; not with --init-from;
+    default: no limit."""
     take_over: float = 0.03
     """Take-over probability: per step, that the agent takes over from the expert."""
     hand_back: float = 0.02
@@ -342,7 +349,7 @@ class OnlineDaggerOptions(TrainingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = ("frames", "worlds", "batch_size", "buffer_size", "min_buffer", "warm_up", "threads")
+        names = ("frames", "worlds", "batch_size", "buffer_size", "min_buffer", "expert_frames", "warm_up", "threads")
         require_at_least_one(self, *names)
         require_positive(self, "learning_rate", "max_grad_norm")
         if self.buffer_size < self.worlds:

@@ -21,9 +21,17 @@ from babyai.agents.map.tokens import (
     REACH,
     Frames,
     frames_of,
+    hide_frames,
     tokenize_frames,
 )
-from babyai.agents.map.transformer import attend, attend_first_padded, attend_from_first, attend_padded, gelu
+from babyai.agents.map.transformer import (
+    attend,
+    attend_first_padded,
+    attend_from_first,
+    attend_padded,
+    gelu_on_cpu,
+    linear_gelu,
+)
 from babyai.agents.policy import unroll
 from babyai.engine import Engine
 from babyai.evaluation.evaluate import evaluate
@@ -156,11 +164,28 @@ def test_counts_are_counts() -> None:
 def test_gelu_without_gradients_is_gelu() -> None:
     x = torch.linspace(-12, 12, 1001)
     expected = torch.nn.functional.gelu(x.double(), approximate="tanh")
+    torch.testing.assert_close(gelu_on_cpu(x).double(), expected, rtol=1e-5, atol=1e-6)
+    assert gelu_on_cpu(x.bfloat16()).dtype == torch.bfloat16
+    torch.testing.assert_close(gelu_on_cpu(x.bfloat16()).double(), expected, rtol=0.03, atol=0.01)
+    linear = torch.nn.Linear(8, 16)
+    inputs = torch.randn(50, 8)
     with torch.no_grad():
-        torch.testing.assert_close(gelu(x).double(), expected, rtol=1e-5, atol=1e-6)
-        assert gelu(x.bfloat16()).dtype == torch.bfloat16
-        torch.testing.assert_close(gelu(x.bfloat16()).double(), expected, rtol=0.03, atol=0.01)
-    torch.testing.assert_close(gelu(x.requires_grad_()).double(), expected, rtol=1e-5, atol=1e-6)
+        without = linear_gelu(inputs, linear)
+    torch.testing.assert_close(linear_gelu(inputs, linear), without, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        without, torch.nn.functional.gelu(linear(inputs), approximate="tanh"), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_hidden_frames_have_the_agents_token_only() -> None:
+    policy = make_policy()
+    frames = play_frames(steps=30)
+    hidden = torch.arange(len(frames.pose)) % 2 == 0
+    tokens = policy.tokenize(hide_frames(frames, hidden))
+    assert (tokens.ends.diff()[hidden] == 1).all() and (tokens.ends.diff()[~hidden] > 5).all()
+    # The others are what they were.
+    logits = policy.decide(frames).logits
+    torch.testing.assert_close(policy.decide_tokens(tokens).logits[~hidden], logits[~hidden])
 
 
 @pytest.mark.parametrize(

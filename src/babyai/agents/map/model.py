@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from babyai.agents.compilation import is_compiling_enabled
-from babyai.agents.cuda_graph import CudaGraphFunction
+from babyai.agents.cuda_graph import URGENT_CAPTURE_PRIORITY, CudaGraphFunction
 from babyai.agents.map import codes
 from babyai.agents.map.events import LOG_SIZE
 from babyai.agents.map.history import penalize_repetition
@@ -175,7 +175,7 @@ def captured_update(device: torch.device, thread: int, compiled: bool = False) -
     def update(state: Memory, image: Tensor, action: Tensor) -> Memory:
         return update_memory(state, image, action, tables)
 
-    return CudaGraphFunction(update, device, compiled=compiled)
+    return CudaGraphFunction(update, device, compiled=compiled, priority=URGENT_CAPTURE_PRIORITY)
 
 
 class TokenEmbedding(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from babyai.agents.cuda_graph import CudaGraphFunction
+from babyai.agents.cuda_graph import CAPTURE_PRIORITY, CudaGraphFunction
 from babyai.agents.map.model import MapPolicy
 from babyai.agents.map.padding import Capacities, Sizes
 from babyai.agents.map.tokens import Frames
@@ -26,6 +26,7 @@ class TokenFunction:
         mutated: See `CudaGraphFunction`.
         slack: How much room for padding, see `Capacities`.
         enabled: Whether to use CUDA graphs on a GPU. Without them, tokens are not padded.
+        priority: See `CudaGraphFunction`.
         settings: Other settings of `CudaGraphFunction`.
 
     Attributes:
@@ -41,6 +42,7 @@ class TokenFunction:
         *,
         slack: float = 1.0,
         enabled: bool = True,
+        priority: int = CAPTURE_PRIORITY,
         **settings: Any,
     ) -> None:
         self.function = function
@@ -48,8 +50,9 @@ class TokenFunction:
         # By number of frames.
         self._capacities = defaultdict[int, Capacities](partial(Capacities, slack))
         self.enabled = enabled and device.type == "cuda"
-        self._graph = CudaGraphFunction(self._call, device, mutated, enabled=enabled, compiled=True, **settings)
-        self._count = CudaGraphFunction(policy.count, device, enabled=enabled, compiled=True, check_mutations=False)
+        shared = {"enabled": enabled, "compiled": True, "priority": priority}
+        self._graph = CudaGraphFunction(self._call, device, mutated, **shared, **settings)
+        self._count = CudaGraphFunction(policy.count, device, **shared, check_mutations=False)
 
     def __call__(self, frames: Frames, *inputs: Any) -> Any:
         """What the function returns; when replayed, tensors that the next call overwrites."""

@@ -71,6 +71,15 @@ def find_revisits(frames: Frames) -> Tensor:
     return (frames.pose[:, ACTION_COUNTS] > 0).any(1)
 
 
+def hide_frames(frames: Frames, hidden: Tensor) -> Frames:
+    """The frames, with no tokens but the agent's where hidden, (B,): for frames whose action is not used."""
+    return frames._replace(
+        cells=torch.where(hidden[:, None, None, None], 0, frames.cells),
+        times=torch.where(hidden[:, None, None], -1, frames.times),
+        missions=torch.where(hidden[:, None], 0, frames.missions),
+    )
+
+
 class Tokens(NamedTuple):
     """The tokens of B frames, T in all, with the features of each sort of token.
 

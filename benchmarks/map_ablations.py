@@ -1,0 +1,100 @@
+"""Ablations of the map agent: small agents without a part of their memory, trained on four levels at the same time.
+
+    python -m benchmarks.map_ablations train runs/ablations --minutes 10       # again to continue
+    python -m benchmarks.map_ablations evaluate runs/ablations --out results/map/trained-without.jsonl
+
+The full agent is trained with two seeds, which shows how much results vary between seeds. In all runs the expert plays
+alone for the same number of frames: an ablated agent may never agree with it as often as `--expert-until` requires.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from babyai.agents import Agent
+from babyai.agents.config import MAP_PARTS
+from babyai.evaluation.players import AgentPlayer
+from babyai.seeds import VALIDATION_SEED
+from babyai.training.options import OnlineDaggerOptions
+from babyai.training.parallel import train_parallel
+from babyai.training.run import holds_run, read_rows
+from benchmarks.map_agent import describe, measure
+
+# Long episodes first; see `evaluate_levels`.
+LEVELS = ("BossLevel", "GoToSeq", "SynthLoc", "PutNext")
+# What is left out, and the seed. The repetition penalty is for acting: `benchmarks.map_agent --without history`.
+RUNS = [("", 0), ("", 1), *((part, 0) for part in MAP_PARTS if part != "history")]
+FRAMES = 20_000_000
+EXPERT_FRAMES = 2_500_000
+MISSIONS = 1000
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["train", "evaluate"], help="Train all agents, or evaluate those there are.")
+    parser.add_argument("folder", type=Path, help="Folder of the runs.")
+    parser.add_argument("--minutes", type=float, help="Time limit of training (default: none).")
+    parser.add_argument("--out", type=Path, help="Output file of the evaluation, JSON lines.")
+    arguments = parser.parse_args()
+    if arguments.command == "train":
+        train(make_options(arguments.folder, arguments.minutes))
+        return
+    if arguments.out is None or arguments.out.exists():
+        parser.error("evaluate needs --out, a file that does not exist yet")
+    with arguments.out.open("x", encoding="utf-8") as out:
+        for row in evaluate(arguments.folder, MISSIONS):
+            print(json.dumps(row), file=out, flush=True)
+            print(f"without {row['without'] or 'nothing'}, seed {row['seed']}: {describe(row)}", flush=True)
+
+
+def make_options(folder: Path, minutes: float | None, **settings: Any) -> list[OnlineDaggerOptions]:
+    """The options of all runs."""
+    shared: dict[str, Any] = {
+        "levels": ",".join(LEVELS),
+        "size": "small",
+        "frames": FRAMES,
+        "expert_until": 1.0,
+        "expert_frames": EXPERT_FRAMES,
+        "validate_every": 0,
+        "threads": 3,
+        "max_minutes": minutes,
+    }
+    return [
+        OnlineDaggerOptions(
+            settings=(f"without={part}",) if part else (),
+            seed=seed,
+            out=str(folder / f"{part or 'all'}-{seed}"),
+            **shared | settings,
+        )
+        for part, seed in RUNS
+    ]
+
+
+def train(runs: list[OnlineDaggerOptions]) -> None:
+    """Trains all agents in parallel, or continues."""
+    results = train_parallel("online-dagger", runs, [holds_run(run.out or "") for run in runs], runs[0].quiet)
+    for result in results:
+        print(f"{result.folder}: {result.error or ('finished' if result.finished else 'not finished')}")
+    if any(result.error for result in results):
+        raise SystemExit(1)
+
+
+def evaluate(folder: Path, missions: int) -> Iterator[dict[str, Any]]:
+    """The results of all agents that have been trained, on validation missions, level by level."""
+    for part, seed in RUNS:
+        run = folder / f"{part or 'all'}-{seed}"
+        rows = read_rows(run) if holds_run(run) else []
+        if not rows:
+            print(f"{run}: no agent")
+            continue
+        player = AgentPlayer(Agent.load(run).model, device="auto")
+        about = {"without": part, "seed": seed, "frames": rows[-1]["frames"], "label_accuracy": rows[-1]["accuracy"]}
+        for row in measure(player, LEVELS, {"missions": missions, "first_seed": VALIDATION_SEED}, 0):
+            yield about | row
+
+
+if __name__ == "__main__":
+    main()
