@@ -13,7 +13,13 @@ from babyai import cli
 from babyai.studies import html, latex, markdown
 from babyai.studies.cells import CELLS, EXPLANATION_EPOCHS, STUDIES
 from babyai.studies.costs import Machine, estimate_seconds, paper_costs, total_speeds
-from babyai.studies.findings import TREND_START, explanation_blocks, long_run_blocks, success_trend
+from babyai.studies.disagreements import (
+    PLATEAU,
+    batch_blocks,
+    explanation_blocks,
+    long_run_blocks,
+)
+from babyai.studies.findings import success_trend
 from babyai.studies.report import Report, make_report
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +120,15 @@ def test_commands_show_and_write(monkeypatch, capsys, tmp_path: Path) -> None:
     assert all(path.stat().st_size > 10_000 for path in files.values())
 
 
+@pytest.mark.parametrize("words", [("status",), ("list", "--device", "cpu"), ("report",)])
+def test_missing_results_are_noted(words, monkeypatch, capsys, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(monkeypatch, *words)
+    shown = capsys.readouterr()
+    assert str(Path("results/studies")) in shown.err and "--results" in shown.err
+    assert shown.out and not list(tmp_path.iterdir())
+
+
 def test_broken_results_are_named_and_the_rest_is_reported(monkeypatch, capsys, tmp_path: Path) -> None:
     content = (RESULTS / "dagger.jsonl").read_bytes()
     (tmp_path / "dagger.jsonl").write_bytes(b"{broken\n" + content)
@@ -135,6 +150,7 @@ def test_broken_results_are_named_and_the_rest_is_reported(monkeypatch, capsys, 
         (("collect",), "state"),
         (("report", "--training", str(ROOT / "results" / "kernels.json")), "kernels.json"),
         (("collect", "nowhere"), "nowhere"),
+        (("status", "--state", "nowhere"), "nowhere"),
     ],
 )
 def test_bad_input_is_one_line(words, fact: str, monkeypatch, tmp_path: Path) -> None:
@@ -201,9 +217,9 @@ def test_explanations_are_compared_with_the_cell_as_it_is() -> None:
 
 
 def test_trend_is_the_slope_of_the_plateau() -> None:
-    rising = [0.1] * TREND_START + [0.80 + 0.0002 * epoch for epoch in range(81)]
+    rising = [0.1] * PLATEAU + [0.80 + 0.0002 * epoch for epoch in range(81)]
     assert success_trend([make_row("", seed, rising) for seed in range(3)]) == pytest.approx((2.0, 0.0), abs=1e-6)
-    assert success_trend([make_row("", 0, rising[:TREND_START])]) is None
+    assert success_trend([make_row("", 0, rising[:PLATEAU])]) is None
     uneven = [success + (0.01 if epoch % 2 else -0.01) for epoch, success in enumerate(rising)]
     trend = success_trend([make_row("", 0, uneven)])
     assert trend is not None
@@ -211,11 +227,61 @@ def test_trend_is_the_slope_of_the_plateau() -> None:
     assert slope == pytest.approx(2.0, abs=0.2) and 0.5 < error < 1.5
 
 
-@pytest.mark.parametrize(("reached", "verdict"), [(0.93, "closes"), (0.915, "does not close")])
+def test_batches_of_the_authors_are_shown_next_to_ours() -> None:
+    cell = "imitation/GoToRedBall/10k/original"
+
+    def rows_with(plateaus: list[float], **changes: Any) -> dict[int, dict[str, Any]]:
+        return {
+            seed: make_row("", seed, [0.5] * PLATEAU + [rate] * (101 - PLATEAU))
+            | {"complete": True, "figures": {"best_mean": rate + 0.01}}
+            | changes
+            for seed, rate in enumerate(plateaus)
+        }
+
+    chosen = {cell: rows_with([0.90, 0.91])}
+    assert batch_blocks(chosen) == []
+    _, (_, table) = batch_blocks(chosen | {f"{cell}/authors-batches": rows_with([0.92])})
+    assert table == [
+        ("original", "ours", "91.0, 92.0: 91.5 ± 0.5", "90.0, 91.0: 90.5 ± 0.5"),
+        ("original", "the authors'", "93.0", "92.0"),
+    ]
+    assert batch_blocks(chosen | {f"{cell}/authors-batches": rows_with([0.92], complete=False)}) == []
+
+
+@pytest.mark.parametrize(("reached", "verdict"), [(0.93, ": closed"), (0.915, ": not closed")])
 def test_longer_training_is_judged_by_the_papers_window(reached: float, verdict: str) -> None:
     cell = "imitation/GoToRedBall/10k/original"
-    short = make_row("", 0, []) | {"figures": {"best_mean": 0.91}}
     # A short rise is enough for the best mean of 10, but not for that of 100.
-    long = make_row("long", 0, [reached] * 190 + [0.95] * 10) | {"figures": {"best_mean": 0.95}}
-    (text,) = long_run_blocks({cell: {0: short}, f"{cell}/long": {0: long}})
-    assert f"{verdict} the difference" in text and "95.0" in text and long_run_blocks({cell: {0: short}}) == []
+    curve = [0.9] * 150 + [reached] * 140 + [0.95] * 10
+    rows = {seed: make_row("long-300", seed, curve) for seed in range(2)}
+    _, (_, table), text = long_run_blocks({f"{cell}/long-300": rows})
+    measured = [row for row in table if row[5] != "not measured"]
+    assert len(measured) == len(table) - 9
+    assert [(after, window, ours) for _, _, _, after, window, _, ours, *_ in measured] == [
+        *(("101", "100", "90.0 ± 0.0"), ("101", "10", "90.0 ± 0.0")),
+        *(("200", "100", f"{50 * 0.9 + 50 * reached:.1f} ± 0.0"), ("200", "10", f"{100 * reached:.1f} ± 0.0")),
+        *(("300", "100", f"{90 * reached + 10 * 0.95:.1f} ± 0.0"), ("300", "10", "95.0 ± 0.0")),
+    ]
+    assert (
+        isinstance(text, str)
+        and "is -3.1 points from it after 101 epochs and +1.9 (95 % interval +1.3 to +2.5) after 300" in text
+    )
+    assert isinstance(text, str) and f"{verdict} after 300 epochs" in text
+    # The longest length that the runs have is judged.
+    longer = {f"{cell}/long-1562": {0: make_row("long-1562", 0, curve + [0.931] * 1262)}}
+    *_, text = long_run_blocks(longer)
+    assert isinstance(text, str) and ": closed after 1562 epochs" in text and text.count(" in epochs ") == 5
+    assert "93.1 % in epochs 1001 to 1562." in text and "+1.9 after 1562" in text
+    _, (_, table) = long_run_blocks({cell: {0: make_row("", 0, curve)}})
+    assert {row[5] for row in table} == {"not measured"}
+    # Runs that were cut short, and shorter runs, count where they have enough epochs.
+    rows[2] = make_row("long-300", 2, curve[:150])
+    others = {f"{cell}/long": {0: make_row("long", 0, curve[:200])}, f"{cell}/long-300": rows}
+    _, (_, table), _ = long_run_blocks(others)
+    by_long_window = [row for row in table if row[4] == "100"]
+    assert [(epochs, after, values.count(",") + 1) for _, _, epochs, after, _, values, *_ in by_long_window] == [
+        *(("200", "101", 1), ("200", "200", 1)),
+        *(("300", "101", 3), ("300", "200", 2), ("300", "300", 2)),
+    ]
+    _, (_, table) = long_run_blocks({f"{cell}/long-300": {0: make_row("long-300", 0, curve[:50])}})
+    assert len(table) == 9

@@ -12,12 +12,14 @@ from babyai.studies.cells import CELLS, Run
 from babyai.studies.store import (
     INDEX,
     ROWS,
+    SLICES,
     State,
     StudyError,
     append_rows,
     collect_rows,
     make_row,
     read_rows,
+    read_slices,
     seconds_trained,
 )
 
@@ -149,3 +151,9 @@ def test_damaged_states_are_named(tmp_path: Path) -> None:
     (tmp_path / "state" / INDEX).write_text("{")
     with pytest.raises(StudyError, match="damaged"):
         State(tmp_path / "state", tmp_path / "there")
+    append_rows(tmp_path / "state" / ROWS, [a_row(0)])
+    with pytest.raises(StudyError, match=INDEX):
+        collect_rows([tmp_path / "state"], tmp_path / "results")
+    (tmp_path / "results" / SLICES).write_text("{")
+    with pytest.raises(StudyError, match=SLICES):
+        read_slices(tmp_path / "results")

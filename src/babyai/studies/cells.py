@@ -56,15 +56,21 @@ QUICK_SETTINGS: dict[str, dict[str, Any]] = {
 }
 QUICK_DIVISOR = 50
 # What could explain a disagreement with the paper: the authors' code, which differs from the paper's text in two ways
-# when it trains a small agent by imitation (docs/training.md); each of the two alone; other demonstrations; and time.
+# when it trains a small agent by imitation (docs/training.md); each of the two alone; precision; other demonstrations;
+# and time.
 EXPLANATIONS: dict[str, dict[str, Any]] = {
     "code": {"protocol": "code"},
     "entropy": {"entropy_coef": 0.01},
     "step-norm": {"batch_norm": "step"},
+    "float32": {"precision": "float32"},
     "demos-1": {"first_seed": 10_000},
     "demos-2": {"first_seed": 20_000},
     "demos-3": {"first_seed": 30_000},
     "long": {"epochs": 200, "patience": 200},
+    "long-300": {"epochs": 300, "patience": 300},
+    "long-1562": {"epochs": 1562, "patience": 1562},  # 40 passes over a million, as the authors instruct
+    "code-300": {"protocol": "code", "epochs": 300, "patience": 300},
+    "code-1562": {"protocol": "code", "epochs": 1562, "patience": 1562},
 }
 # Success is on a plateau from about the tenth on.
 EXPLANATION_EPOCHS = 30
@@ -297,11 +303,13 @@ def find_cells(
     architectures: Sequence[str] = (),
     demos: Sequence[int] = (),
     quick: bool = False,
+    variants: Sequence[str] = (),
 ) -> list[Cell]:
-    """The cells of a study or group, restricted to some levels, architectures and numbers of demonstrations.
+    """The cells of a study or group, restricted to some levels, architectures, numbers of demonstrations and variants.
 
     Raises:
-        ValueError: There is no such table, level, architecture or number of demonstrations, or no cell has all of them.
+        ValueError: There is no such table, level, architecture, number of demonstrations or variant, or no cell has all
+            of them.
     """
     names = [find_level(level).name for level in levels]
     cells = {cell.name: cell for study in find_studies(name) for cell in study.cells}
@@ -310,14 +318,16 @@ def find_cells(
         ("level", names, lambda cell: cell.level),
         ("architecture", architectures, lambda cell: cell.architecture),
         ("number of demonstrations", demos, lambda cell: cell.demos),
+        ("variant", variants, lambda cell: cell.variant),
     ):
         available = list(dict.fromkeys(value(cell) for cell in cells.values()))
         for each in wanted:
             if each not in available:
-                raise ValueError(f"{name} has no cell with {title} {each!r}; it has {', '.join(map(str, available))}")
+                known = ", ".join(map(str, filter(None, available))) or "none"
+                raise ValueError(f"{name} has no cell with {title} {each!r}; it has {known}")
         found = [cell for cell in found if not wanted or value(cell) in wanted]
     if not found:
-        raise ValueError(f"{name} has no cell with all of these levels, architectures and numbers of demonstrations")
+        raise ValueError(f"{name} has no cell with all of these levels, architectures, demonstrations and variants")
     return [cell.shortened() for cell in found] if quick else found
 
 

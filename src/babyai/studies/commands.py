@@ -29,6 +29,7 @@ def run(
     levels: tuple[str, ...] = (),
     architectures: tuple[str, ...] = (),
     demos: tuple[int, ...] = (),
+    variants: tuple[str, ...] = (),
     seeds: Annotated[int | None, DESCRIBED] = None,
     shard: Annotated[str | None, DESCRIBED] = None,
     quick: bool = False,
@@ -47,6 +48,7 @@ def run(
         levels: Only these levels.
         architectures: Only these architectures.
         demos: Only these numbers of demonstrations.
+        variants: Only these variants of the protocol, in studies that have some, such as `float32` in `disagreements`.
         seeds: Number of seeds per cell; default: as many as in the paper.
         shard: `i/n`: the i-th of n parts of the runs, for n machines; default: all runs.
         quick: Quick form: one seed and far less training, not comparable with the paper.
@@ -66,7 +68,7 @@ def run(
         raise ValueError(f"minutes must be positive, not {minutes}")
     if at_once is not None and at_once < 1:
         raise ValueError(f"at_once must be at least 1, not {at_once}")
-    runs = list_runs(find_cells(table, levels, architectures, demos, quick), seeds, shard)
+    runs = list_runs(find_cells(table, levels, architectures, demos, quick, variants), seeds, shard)
     kept = State(state, work or state.with_name(f"{state.name}.work"))
     screen = console()
     print_problems(kept.rows().problems)
@@ -103,9 +105,12 @@ def status(*, results: Path = RESULTS, state: Annotated[Path | None, DESCRIBED] 
         state: State folder to count as well; default: none.
     """
     from babyai.studies.cells import PAPER_STUDIES, STUDIES
-    from babyai.studies.store import read_rows
+    from babyai.studies.store import ROWS, read_rows
 
-    found = read_rows(results, *([state / "rows.jsonl"] if state else []))
+    if state is not None and not state.is_dir():
+        raise FileNotFoundError(f"there is no state folder {state}")
+    note_missing(results)
+    found = read_rows(results, *([state / ROWS] if state else []))
     screen = console()
     keys = found.keys()
     begun: set[str] = set()
@@ -139,6 +144,7 @@ def list_studies(
     from babyai.studies.scheduler import Plan, find_machine
     from babyai.studies.store import read_rows
 
+    note_missing(results)
     found = read_rows(results)
     keys = found.keys()
     screen = console()
@@ -180,6 +186,7 @@ def report(
     from babyai.studies import markdown as markdown_format
     from babyai.studies.report import make_report
 
+    note_missing(results)
     content = make_report(results)
     makers = {
         markdown: lambda: markdown_format.make_page(content, training),
@@ -195,6 +202,12 @@ def report(
     if not files:
         console().print(markdown_format.make_page(content, training))
     print_problems(content.problems)
+
+
+def note_missing(results: Path) -> None:
+    """Says, on standard error, that there are no results."""
+    if not results.is_dir():
+        print_problems([f"there is no folder {results}, so nothing counts as measured; --results names another folder"])
 
 
 def print_problems(problems: Sequence[str]) -> None:

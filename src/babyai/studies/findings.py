@@ -1,39 +1,27 @@
 """Sections of the report besides the paper's tables: comparisons of our own, and what a reader has to know."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from babyai.evaluation.statistics import Summary, best_rolling_mean, summarize, welch_test
-from babyai.studies.cells import EASY_LEVELS, EXPLANATION_EPOCHS, STUDIES
+from babyai.evaluation.statistics import summarize, welch_test
+from babyai.studies.cells import EASY_LEVELS, STUDIES
 from babyai.studies.costs import paper_costs, total_speeds
+from babyai.studies.disagreements import PLATEAU, explain_disagreements
 from babyai.studies.efficiency import efficiency_tables
 from babyai.studies.measure import WINDOW
-from babyai.studies.spikes import AROUND, FITTED, SPIKE, spike_changes
-from babyai.studies.statistics import Chosen, study_results
+from babyai.studies.spikes import SPIKE
+from babyai.studies.statistics import Chosen, early_success, rows_of, study_results
 from babyai.studies.store import Row, Rows
-from babyai.studies.tables import row_of
+from babyai.studies.tables import Table, join, mean_and_std, row_of
 
 # The commit that rewrote the training code.
 REWRITE = "cf39b59"
 # bf16 and float32 are compared over the first validations only, because the float32 runs have no more.
 COMPARED_VALIDATIONS = 40
-# From here on, success is on its plateau.
-TREND_START = 20
 LOCAL_5K = "imitation/GoToLocal/5k/bow_endpool_res"
-# The paper's rolling window.
-LONG_WINDOW = 100
-EXPLANATION_TITLES = {
-    "": "as in the tables",
-    "long": f"as in the tables, but 200 epochs (best mean of {LONG_WINDOW})",
-    "code": "as in the authors' code",
-    "entropy": "entropy bonus",
-    "step-norm": "statistics over each time step",
-    **dict.fromkeys(("demos-1", "demos-2", "demos-3"), "other demonstrations"),
-}
 RED_BALL_GREY = "ppo/GoToRedBallGrey/bow_endpool_res"
-
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,7 @@ def make_sections(rows: Rows, slices: Sequence[dict[str, Any]] = ()) -> list[Sec
     return [
         Section("Demonstrations needed for 99 %", efficiency_tables(chosen)),
         Section("bf16 and float32", precision_blocks(chosen)),
-        Section(STUDIES["disagreements"].title, explanation_blocks(chosen)),
+        Section(STUDIES["disagreements"].title, explain_disagreements(chosen)),
         Section("DAgger and imitation learning", dagger_blocks(chosen)),
         Section("Pixels", pixel_blocks(chosen)),
         Section("What the whole paper costs", cost_blocks(chosen, slices)),
@@ -78,29 +66,15 @@ def thousands(count: float | None) -> str:
     return "not reached" if count is None else f"{count / 1000:.1f}"
 
 
-def join(values: Iterable[Any], show: Callable[[Any], str]) -> str:
-    """The values as text, separated by commas."""
-    return ", ".join(show(value) for value in values)
-
-
-def mean_and_std(summary: Summary) -> str:
-    """`21.7 ± 2.0`, or just the mean of one value."""
-    return f"{summary.mean:.1f}" if summary.count == 1 else f"{summary.mean:.1f} ± {summary.std:.1f}"
-
-
-def rows_of(chosen: Chosen, cell: str) -> list[Row]:
-    """The rows of a cell."""
-    return list(chosen.get(cell, {}).values())
-
-
 # ------------------------------------------------------------ comparisons
 
 
 def precision_blocks(chosen: Chosen) -> list[str | Table]:
     """bf16 next to float32."""
     first = f"best mean of {WINDOW} of the first {COMPARED_VALIDATIONS} validations, %"
+    early = partial(early_success, validations=COMPARED_VALIDATIONS)
     comparisons = (
-        ("imitation, GoToLocal, 5,000 demonstrations: " + first, LOCAL_5K, early_success),
+        ("imitation, GoToLocal, 5,000 demonstrations: " + first, LOCAL_5K, early),
         ("PPO, GoToRedBallGrey: thousands of episodes until 99 %, centered", RED_BALL_GREY, thousand_episodes),
     )
     rows = []
@@ -113,83 +87,6 @@ def precision_blocks(chosen: Chosen) -> list[str | Table]:
         p = f"{welch_test(groups[0], groups[1]).p:.2f}" if min(map(len, groups)) > 1 else ""
         rows.append((title, *shown, p))
     return [(("figure", "bf16 (seeds)", "float32 (seeds)", "Welch's p"), rows)]
-
-
-def explanation_blocks(chosen: Chosen) -> list[str | Table]:
-    """Cells that disagree with the paper, trained in other ways that could explain it."""
-    rows = []
-    groups: dict[tuple[str, str], list[float]] = {}
-    for result in study_results(STUDIES["disagreements"], chosen):
-        limits = (None, LONG_WINDOW) if result.cell.variant == "long" else (EXPLANATION_EPOCHS, WINDOW)
-        values = [value for row in result.rows if (value := early_success(row, *limits)) is not None]
-        groups.setdefault((result.cell.architecture, EXPLANATION_TITLES[result.cell.variant]), []).extend(values)
-    for (architecture, title), values in groups.items():
-        default = groups[architecture, EXPLANATION_TITLES[""]]
-        ours = join(values, "{:.1f}".format) or "not measured"
-        if len(values) > 1:
-            ours += f": {mean_and_std(summarize(values))}"
-        p = (
-            f"{welch_test(values, default).p:.2f}"
-            if values is not default and min(map(len, (values, default))) > 1
-            else ""
-        )
-        rows.append((architecture, title, ours, p))
-    return [
-        "Two cells of Table 3 are below the paper's: GoToRedBall with 10,000 demonstrations, `original` (paper: 93.1 ± "
-        "0.8) and `original_endpool_res` (95.6 ± 0.7). The authors' code differs from the text, which we follow, "
-        "in two ways when it trains a small agent by imitation: it adds an entropy bonus (coefficient 0.01), and it "
-        "computes the statistics of batch normalization over each time step, about 70 frames, instead of over all 20. "
-        "And all our seeds have learned from the same demonstrations, of the seeds from 0 on; those of others could be "
-        f"better. Best mean of {WINDOW} of the first {EXPLANATION_EPOCHS} validations of each run in %, mean and "
-        "standard deviation, and p of the difference from the first row:",
-        (("architecture", "training", "success, %", "Welch's p"), rows),
-        *spike_blocks(chosen),
-    ]
-
-
-def spike_blocks(chosen: Chosen) -> list[str | Table]:
-    """Success before and after loss spikes, in all runs of small agents."""
-    cells = [rows for name, rows in chosen.items() if name.startswith("imitation/")]
-    runs = [row for rows in cells for row in rows.values() if row["size"] == "small" and not row["quick"]]
-    across, without = spike_changes(runs)
-    if min(len(across), len(without)) < 2:
-        return []
-    p = welch_test(across, without).p
-    return [
-        f"Success rises after loss spikes. In the runs of small agents there were {len(across)} of them: the training "
-        f"loss had been below {FITTED}, and rose above {SPIKE}. The mean success of the {AROUND} validations after a "
-        f"spike is {summarize(across).mean:+.2f} points from that of the {AROUND} before it. Over the same distance "
-        f"without a spike, success changes by {summarize(without).mean:+.2f} points ({len(without)} times; Welch's p "
-        f"{'< 0.0001' if p < 1e-4 else f'= {p:.4f}'}). Longer runs have more spikes, and the paper's were probably far "
-        "longer than ours (see the notes below), so the length of training may be the reason. The test takes the "
-        "spikes of a run as independent, and the idea to look at them came from one of these runs.",
-        *long_run_blocks(chosen),
-    ]
-
-
-def long_run_blocks(chosen: Chosen) -> list[str | Table]:
-    """The first cell that disagrees with the paper, trained for longer; the paper's figure decides."""
-    cell = STUDIES["disagreements"].cells[0]
-    runs = rows_of(chosen, f"{cell.name}/long")
-    values = [value for row in runs if (value := early_success(row, None, LONG_WINDOW)) is not None]
-    best = [100 * row["figures"]["best_mean"] for row in runs]
-    short = [100 * row["figures"]["best_mean"] for row in rows_of(chosen, cell.name)]
-    if not short or not values or cell.paper is None:
-        return []
-    closed = summarize(values).mean >= cell.paper.mean - cell.paper.std
-    return [
-        f"`{cell.architecture}`, trained for 200 epochs instead of 101 (runs: {len(values)}): the best mean of "
-        f"{LONG_WINDOW} validations, which is how the paper measures, is {join(values, '{:.1f}'.format)} %. That "
-        f"{'closes' if closed else 'does not close'} the difference from the paper's {cell.paper.mean:.1f} ± "
-        f"{cell.paper.std:.1f}. The best mean of {WINDOW} is {join(best, '{:.1f}'.format)} %, and in 101 epochs "
-        f"{min(short):.1f} to {max(short):.1f} %; but it is the best of twice as many windows.",
-    ]
-
-
-def early_success(row: Row, validations: int | None = COMPARED_VALIDATIONS, window: int = WINDOW) -> float | None:
-    """The best rolling mean of the first validations, in percent; None if there are too few."""
-    best = best_rolling_mean(row["curve"]["success"][:validations], window)
-    return None if best is None else 100 * best
 
 
 def thousand_episodes(row: Row) -> float | None:
@@ -274,14 +171,15 @@ def cost_blocks(chosen: Chosen, slices: Sequence[dict[str, Any]]) -> list[str | 
 
 def slice_blocks(slices: Sequence[dict[str, Any]]) -> list[str | Table]:
     """What running several at once brought."""
-    if not slices:
+    shared = [each for each in slices if each["at_once"] > 1]
+    if not shared:
         return ["Not measured."]
     rows = [
         (
             *(", ".join(each["kinds"]), f"{each['gpu'] or 'no GPU'}, {each['cores']} cores", str(each["at_once"])),
             *(f"{each['seconds']:,.0f}", f"{each['frames'] / 1e6:,.1f}", f"{each['frames'] / each['seconds']:,.0f}"),
         )
-        for each in slices
+        for each in shared
     ]
     return [
         "Slices of studies: frames trained on by all runs together, divided by the whole time, with starting, "
@@ -366,7 +264,7 @@ def disagreement_blocks(chosen: Chosen) -> list[str | Table]:
         items.append(f"{row_of(result)}, {result.cell.architecture} ({change})")
     return [
         f"* **Cells of Table 3 that disagree with the paper:** {'; '.join(items)}. In brackets: by how many points "
-        f"success changed in 100 epochs, from epoch {TREND_START} on, with its 95 % interval. The paper does not say "
+        f"success changed in 100 epochs, from epoch {PLATEAU} on, with its 95 % interval. The paper does not say "
         "how long its agents were trained. The authors' instructions for small levels, 40 passes over a million "
         "demonstrations, would be 1,562 epochs; ours have 101. What else could explain the difference: "
         "[see above](#where-imitation-learning-disagrees-with-the-paper)."
@@ -381,10 +279,7 @@ def success_trend(rows: Sequence[Row]) -> tuple[float, float] | None:
     from scipy.stats import linregress
 
     points = [
-        (epoch, success)
-        for row in rows
-        for epoch, success in enumerate(row["curve"]["success"])
-        if epoch >= TREND_START
+        (epoch, success) for row in rows for epoch, success in enumerate(row["curve"]["success"]) if epoch >= PLATEAU
     ]
     if len(points) < 3:
         return None

@@ -19,7 +19,7 @@ from babyai.training.options import PPOOptions, TrainingOptions
 VERSION = 1
 TEST_MISSIONS = 2048
 QUICK_TEST_MISSIONS = 256
-# The rolling window over validations. The paper's is 100 (10 on GoToRedBallGrey), which needs far longer runs.
+# The rolling window over validations. In the authors' code it is 100 (10 on GoToRedBallGrey), for longer runs.
 WINDOW = 10
 # Timing PPO: updates per round, after as many to warm up, and rounds.
 SPEED_UPDATES = 40
@@ -135,7 +135,7 @@ def describe_rows(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     }
     if kind == "ppo":
         efficiency = rows[-1]["sample_efficiency"]
-        figures |= {"centered": efficiency["centred"], "trailing": efficiency["trailing"]}
+        figures |= {"centered": efficiency["centered"], "trailing": efficiency["trailing"]}
     return figures
 
 

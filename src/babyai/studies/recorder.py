@@ -22,6 +22,8 @@ class Summary:
     before: int = 0
     """Runs that had been measured before."""
     total: int = 0
+    at_once: int = 0
+    """The most runs that were in progress at the same time, of those that may share the machine."""
     failed: dict[str, str] = field(default_factory=dict)
     """Why runs failed, by key."""
     dropped: list[str] = field(default_factory=list)

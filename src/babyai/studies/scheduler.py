@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -104,9 +104,10 @@ def _run_here(
     with catch_interrupts() as interrupted:
         for group in filter(None, groups):
             machine = find_machine(plan, group[0].cell.kind in ALONE)
+            machine = replace(machine, at_once=min(machine.at_once, len(group)))
             recorder.tell(f"{recorder.done} runs are measured; {machine.at_once} at once on {_describe(machine)}")
             kinds = {run.cell.kind for run in group}
-            share = gpu_share(kinds.pop(), min(machine.at_once, len(group))) if len(kinds) == 1 else None
+            share = gpu_share(kinds.pop(), machine.at_once) if len(kinds) == 1 else None
             with mps_daemon(plan.device if machine.at_once > 1 else "cpu", share):
                 scheduler = _Scheduler(state, plan, machine, recorder, started, interrupted)
                 try:
@@ -142,7 +143,7 @@ def _describe_slice(summary: Summary, machine: Machine, runs: Sequence[Run]) -> 
         "kinds": sorted({f"{run.cell.kind}{' big' if run.cell.size == 'big' else ''}" for run in runs}),
         "gpu": machine.gpu,
         "cores": machine.cores,
-        "at_once": machine.at_once,
+        "at_once": summary.at_once,
         "measured": summary.measured,
         "frames": summary.frames,
         "seconds": summary.seconds,
@@ -166,6 +167,7 @@ class _Scheduler:
         self.machine = machine
         self.recorder = recorder
         self.summary = recorder.summary
+        self.summary.at_once = 0
         self.tell = recorder.tell
         self.interrupted = interrupted
         self.deadline, self.end = plan.deadlines(started)
@@ -219,6 +221,7 @@ class _Scheduler:
                 return
             worker = worker or self.new_worker(run)
             worker.start(run, self.state.runs / run.key, self.deadline, finishes, resumed=trained >= 0)
+            self.summary.at_once = max(self.summary.at_once, len(self.busy()))
 
     def has_room(self, run: Run) -> bool:
         """Whether the state can hold one more unfinished run."""

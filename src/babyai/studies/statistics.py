@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from babyai.evaluation import paper
 from babyai.evaluation.paper import Figure, Shade
-from babyai.evaluation.statistics import Summary, summarize, welch_test_of_summaries
+from babyai.evaluation.statistics import Summary, best_rolling_mean, summarize, welch_test_of_summaries
 from babyai.studies.cells import BASELINE_DEMOS, Cell, Study
+from babyai.studies.measure import WINDOW
 from babyai.studies.store import Row
 
 # The paper's level of significance.
@@ -120,3 +121,14 @@ def shade(left: Summary | None, right: Summary | None, higher_is_better: bool) -
 def shade_row(summaries: Sequence[Summary | None], higher_is_better: bool) -> list[Shade | None]:
     """The shade of each cell of a row, by the cell to its left."""
     return [None, *(shade(left, right, higher_is_better) for left, right in pairwise(summaries))]
+
+
+def rows_of(chosen: Chosen, cell: str) -> list[Row]:
+    """The rows of a cell."""
+    return list(chosen.get(cell, {}).values())
+
+
+def early_success(row: Row, validations: int, window: int = WINDOW) -> float | None:
+    """The best rolling mean of the first validations, in percent; None if there are too few."""
+    best = best_rolling_mean(row["curve"]["success"][:validations], window)
+    return None if best is None else 100 * best

@@ -132,14 +132,19 @@ def append_rows(path: Path, rows: Iterable[Row]) -> None:
 def read_slices(results: Path) -> list[dict[str, Any]]:
     """How fast slices of studies were: runs at once, frames per second in total."""
     path = results / SLICES
-    return json.loads(path.read_text()) if path.exists() else []
+    if not path.exists():
+        return []
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise StudyError(f"{path} is damaged ({error}); repair it, or delete it: it holds only speeds") from None
 
 
 def _collect_slices(states: Iterable[Path], results: Path) -> None:
     slices = read_slices(results)
     for state in states:
-        index = json.loads((state / INDEX).read_text()) if (state / INDEX).exists() else {}
-        slices += [each for each in index.get("slices", []) if each not in slices]
+        index = _read_index(state / INDEX)
+        slices += [each for each in index["slices"] if each not in slices]
     if slices:
         with atomic_file(results / SLICES) as temporary:
             temporary.write_text(json.dumps(slices, indent=1) + "\n")
@@ -198,7 +203,7 @@ class State:
         self.budget = parts * PART_BYTES
         folder.mkdir(parents=True, exist_ok=True)
         remove_temporaries(folder)
-        self._index = self._read_index()
+        self._index = _read_index(folder / INDEX)
 
     @property
     def runs(self) -> Path:
@@ -269,18 +274,6 @@ class State:
                 old.unlink()
         self._index = index
 
-    def _read_index(self) -> dict[str, Any]:
-        path = self.folder / INDEX
-        if not path.exists():
-            return {"generation": 0, "parts": [], "runs": {}, "slices": []}
-        try:
-            index = json.loads(path.read_text())
-        except ValueError as error:
-            raise StudyError(f"{path} is damaged ({error}); delete it to drop unfinished runs, rows are kept") from None
-        if not isinstance(index, dict) or index.get("version") != VERSION:
-            raise StudyError(f"{path} is not a state of version {VERSION}; delete it to drop unfinished runs")
-        return index
-
     def _read_part(self, name: str) -> bytes:
         try:
             return (self.folder / name).read_bytes()
@@ -288,6 +281,18 @@ class State:
             raise StudyError(
                 f"the state in {self.folder} lacks {name}; copy it, too, or delete {INDEX} to drop unfinished runs"
             ) from None
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {"generation": 0, "parts": [], "runs": {}, "slices": []}
+    try:
+        index = json.loads(path.read_text())
+    except ValueError as error:
+        raise StudyError(f"{path} is damaged ({error}); delete it to drop unfinished runs, rows are kept") from None
+    if not isinstance(index, dict) or index.get("version") != VERSION:
+        raise StudyError(f"{path} is not a state of version {VERSION}; delete it to drop unfinished runs")
+    return index
 
 
 def seconds_trained(folder: Path) -> float:

@@ -1,8 +1,9 @@
 """The paper's tables with our figures, independent of the format they are written in."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, pstdev
+from typing import Any
 
 from babyai.evaluation.paper import Figure, Shade
 from babyai.evaluation.statistics import Summary
@@ -17,6 +18,9 @@ from babyai.studies.statistics import (
 )
 
 NOT_MEASURED = "not measured"
+
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""A heading and rows."""
 
 
 @dataclass(frozen=True)
@@ -247,10 +251,10 @@ def _notes(study: Study) -> list[str]:
     )
     return {
         "%": [
-            f"Ours is the best mean of {WINDOW} consecutive validations; the paper's window is 100 (10 on "
-            "GoToRedBallGrey), which needs far longer runs. That figure is selected by validation, so the test success "
-            "of the best checkpoint, on missions with seeds from 2·10⁹ on, is next to it, and 99 % counts as reached "
-            "(bold) only if both means reach it.",
+            f"Ours is the best mean of {WINDOW} consecutive validations; the window of the authors' code is 100 "
+            "(10 on GoToRedBallGrey), which needs far longer runs. That figure is selected by validation, so the test "
+            "success of the best checkpoint, on missions with seeds from 2·10⁹ on, is next to it, and 99 % counts as "
+            "reached (bold) only if both means reach it.",
             shading if study.name != "baseline" else "The paper has one run per level, so nothing can be tested.",
         ],
         "thousand episodes": [
@@ -269,3 +273,13 @@ def _notes(study: Study) -> list[str]:
             "differences."
         ],
     }[study.unit]
+
+
+def join(values: Iterable[Any], show: Callable[[Any], str]) -> str:
+    """The values as text, separated by commas."""
+    return ", ".join(show(value) for value in values)
+
+
+def mean_and_std(summary: Summary) -> str:
+    """`21.7 ± 2.0`, or just the mean of one value."""
+    return f"{summary.mean:.1f}" if summary.count == 1 else f"{summary.mean:.1f} ± {summary.std:.1f}"
