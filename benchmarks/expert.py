@@ -147,7 +147,7 @@ def length_table(results: dict[str, dict[str, Any]]) -> str:
         rows.append(
             [level, f"{ours['missions']:,}", str(len(ours["lost"])), ours_text, f"{mean} ± {std}", f"{test.pvalue:.2g}"]
         )
-    return markdown_table(["level", "missions", "lost", "length", "paper", "p (Welch)"], rows)
+    return markdown_table(["level", "missions", "failed", "length", "paper", "p (Welch)"], rows)
 
 
 def teacher_table(results: dict[str, dict[str, Any]]) -> str:
@@ -156,7 +156,7 @@ def teacher_table(results: dict[str, dict[str, Any]]) -> str:
         [level, f"{r['missions']:,}", str(len(r["lost"])), f"{r['mean']:.2f} ± {r['std']:.2f}"]
         for level, r in results.items()
     ]
-    return markdown_table(["level", "missions", "lost", "length"], rows)
+    return markdown_table(["level", "missions", "failed", "length"], rows)
 
 
 def speed_table(results: dict[str, dict[str, float]]) -> str:

@@ -5,6 +5,8 @@ The hyperparameters suit two cores and are not the paper's; see `Recipe`.
 
 import contextlib
 import os
+import shutil
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,8 +100,11 @@ def run(folder: PathLike = "quickstart", recipe: Recipe | None = None) -> Evalua
         result = _test(player, recipe, console)
         _film(player, recipe, folder / "agent.gif")
     console.rule(f"Done in {describe_time(time.monotonic() - started)}")
+    # `make` installs into an environment that need not be active.
+    activation = "" if shutil.which("babyai") else f"  . {Path(sys.prefix) / 'bin' / 'activate'}\n"
     console.print(
         f"Watch it: [bold]{folder / 'agent.gif'}[/bold]\n\nNext steps:\n"
+        f"{activation}"
         f"  babyai watch {folder / 'agent'} --level {LEVEL} --seed 7\n"
         f"  babyai play --level {LEVEL} --agents {folder}\n"
         f"  babyai evaluate {folder / 'agent'} --levels {LEVEL},GoToRedBall\n"

@@ -9,7 +9,7 @@ import pytest
 from babyai import cli
 from babyai.demos.header import settings_of
 from babyai.envs.custom_levels import load_level, load_levels
-from babyai.levels.catalog import LEVELS, find_level
+from babyai.levels.catalog import LEVELS, PAPER_LEVELS, find_level
 
 pytestmark = pytest.mark.usefixtures("forget_levels")
 
@@ -40,6 +40,7 @@ def test_a_level_is_found_by_its_variable_or_by_its_name(file: Path) -> None:
     assert load_level(f"{file}:Registered").room_size == 6
     # From then on, its name is enough.
     assert find_level("Small") is load_level("own_levels.py:Small")
+    assert tuple(level.name for level in load_levels("all")) == PAPER_LEVELS
     names = [level.name for level in load_levels("GoToLocal, own_levels.py:Small,babyai/Open-v0")]
     assert names == ["GoToLocal", "Small", "Open"]
 

@@ -66,7 +66,7 @@ def test_actions_without_effect_are_named() -> None:
     assert (result.position, result.direction, result.carrying) == ((2, 2), 1, "a red ball")
     assert str(result).split("\n") == [
         "playing after 6 of 6 actions",
-        "  open: pick up the key",
+        "  to do: pick up the key",
         "action 2, go forward: Nothing happened: a red ball is ahead.",
         "at (2, 2), facing south, carrying a red ball",
     ]

@@ -142,7 +142,7 @@ def test_every_step_is_one_of_an_episode_with_the_label_of_a_new_teacher(rules: 
             succeeded += cell.reward > 0
     metrics = rollouts.metrics()
     assert metrics["abandoned_episodes"] >= abandoned > 3 and metrics["played_episodes"] == ended > 0
-    assert metrics["labelled_frames"] == 20 * STEPS * 8
+    assert metrics["labeled_frames"] == 20 * STEPS * 8
     assert metrics["played_success"] == succeeded / ended < 1
     # Each episode occurs once; some may have been abandoned before their first step.
     assert len(set(seeds)) == len(seeds)
@@ -150,7 +150,7 @@ def test_every_step_is_one_of_an_episode_with_the_label_of_a_new_teacher(rules: 
     # Statistics start again after they have been read; frames are counted on.
     again = rollouts.metrics()
     assert again["played_episodes"] == again["abandoned_episodes"] == 0
-    assert again["labelled_frames"] == metrics["labelled_frames"]
+    assert again["labeled_frames"] == metrics["labeled_frames"]
 
 
 def test_the_first_lanes_are_the_replays() -> None:
@@ -368,18 +368,18 @@ def test_rows_count_the_labeled_frames(
     short = {"batch_size": 40, "recurrence": 4, "epoch_length": 80}
     first, last = train(dagger_options(tmp_path / "run", roll_in_fraction=fraction, **short)).run.rows()
     lanes = first["frames"] / 2 / 4
-    playing = first["labelled_frames"] / 2 / 4
+    playing = first["labeled_frames"] / 2 / 4
     # There is always a lane of each kind.
     assert 1 <= playing <= lanes - 1 and playing == int(playing)
     assert expected is None or playing == round(expected * lanes)
-    assert last["labelled_frames"] == 2 * first["labelled_frames"]
+    assert last["labeled_frames"] == 2 * first["labeled_frames"]
     assert all(first_seed >= VALIDATION_SEED for _, first_seed in calls)
 
 
 def test_a_batch_of_one_lane_becomes_two(tmp_path: Path, pretend: Pretend) -> None:
     pretend([0.5])
     rows = train(dagger_options(tmp_path / "run", batch_size=1, recurrence=20, epoch_length=3)).run.rows()
-    assert rows[0]["frames"] == 3 * 20 * 2 and rows[0]["labelled_frames"] == 3 * 20
+    assert rows[0]["frames"] == 3 * 20 * 2 and rows[0]["labeled_frames"] == 3 * 20
 
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -402,7 +402,7 @@ def test_a_resumed_run_ends_like_an_undisturbed_one(tmp_path: Path, settings: di
     train(replace(parts, epochs=2), resume=True)
     train(parts, resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
-    assert read_rows(tmp_path / "whole")[-1]["labelled_frames"] > 0
+    assert read_rows(tmp_path / "whole")[-1]["labeled_frames"] > 0
 
 
 def test_a_run_interrupted_in_the_middle_of_an_epoch_keeps_its_tallies(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_a_run_folder_names_algorithm_levels_architecture_size_and_seed() -> Non
     options = PPOOptions(levels="GoToLocal, BabyAI-Open-v0", seed=4)
     assert options.run_folder("ppo") == "runs/ppo-GoToLocal+Open-bow_endpool_res-small-4"
     assert PPOOptions(architecture=PATH).run_folder("ppo") == "runs/ppo-GoToLocal-Tiny-0"
+    assert PPOOptions(levels="all").run_folder("ppo") == "runs/ppo-all-bow_endpool_res-small-0"
     assert PPOOptions(out="elsewhere").run_folder("ppo") == "elsewhere"
 
 

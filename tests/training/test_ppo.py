@@ -279,7 +279,7 @@ def test_rows_report_what_happened(tmp_path: Path, pretend: Pretend) -> None:
     for row in rows:
         assert 0 <= row["success"] <= 1 and 0 < row["length"] <= 16 and row["episodes"] > 0
         assert all(np.isfinite(row[name]) for name in (*METRICS, "gradient_norm"))
-        assert row["sample_efficiency"] == {"centred": None, "trailing": None}
+        assert row["sample_efficiency"] == {"centered": None, "trailing": None}
 
 
 def test_worlds_start_with_the_authors_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,4 +115,4 @@ def test_a_run_stops_once_both_figures_are_known(
 
     monkeypatch.setattr(SampleEfficiency, "close_row", be_known)
     written = train(ppo_options(tmp_path / "run", **FEW, stop_when_solved=stop)).run.rows()
-    assert len(written) == rows and written[0]["sample_efficiency"] == {"centred": 123, "trailing": 456}
+    assert len(written) == rows and written[0]["sample_efficiency"] == {"centered": 123, "trailing": 456}

@@ -24,7 +24,8 @@ def collect(
     """Collect demonstrations of the expert. If interrupted, run the same command again to resume.
 
     Args:
-        levels: Level, or several separated by commas (`babyai levels` lists them), or your own, `file.py:Level`.
+        levels: Level, or several separated by commas (`babyai levels` lists them), `all` for the paper's nineteen, or
+            your own, `file.py:Level`.
         out: Output file (Parquet).
         episodes: Number of episodes (seeds) per level.
         first_seed: Random seed of the first episode. Seeds from 10^9 on are reserved for validation and test.

@@ -11,17 +11,27 @@ from types import ModuleType
 
 from babyai.envs.registration import register_level
 from babyai.import_path import is_import_path, load_module
-from babyai.levels.catalog import LEVELS, Level, Rules, find_level
+from babyai.levels.catalog import LEVELS, PAPER_LEVELS, Level, Rules, find_level
+
+# The name of the paper's nineteen levels together.
+ALL_LEVELS = "all"
 
 
 def load_levels(names: str, rules: Rules = "paper") -> list[Level]:
     """The levels in a list separated by commas, each by its name or by its import path.
 
     Args:
-        names: Such as "GoToLocal" or "GoToLocal,my_levels.py:BallBehindDoor".
+        names: Such as "GoToLocal" or "GoToLocal,my_levels.py:BallBehindDoor"; "all" for the paper's nineteen.
         rules: The rule set.
     """
+    if is_all(names):
+        return [find_level(name, rules) for name in PAPER_LEVELS]
     return [load_level(name.strip(), rules) for name in names.split(",")]
+
+
+def is_all(names: str) -> bool:
+    """Whether this is not a list of levels, but "all"."""
+    return names.strip().lower() == ALL_LEVELS
 
 
 def load_level(name: str, rules: Rules = "paper") -> Level:

@@ -103,10 +103,7 @@ def _play(player: "Player", names: list[str], options: dict[str, Any]) -> Iterat
 def _find_levels(levels: str, rules: Any) -> list[str]:
     """The levels' names; raises if one is unknown."""
     from babyai.envs.custom_levels import load_levels
-    from babyai.levels.catalog import PAPER_LEVELS
 
-    if levels.strip().lower() == "all":
-        return list(PAPER_LEVELS)
     return [level.name for level in load_levels(levels, rules)]
 
 

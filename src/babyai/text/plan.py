@@ -54,7 +54,7 @@ class PlanResult:
 
     def __str__(self) -> str:
         lines = [f"{self.outcome} after {self.steps} of {len(self.plan)} actions"]
-        lines += [f"  {'done' if is_done else 'open'}: {clause}" for clause, is_done in self.clauses]
+        lines += [f"  {'done' if is_done else 'to do'}: {clause}" for clause, is_done in self.clauses]
         if (first := self.first_without_effect) is not None:
             lines.append(f"action {first + 1}, {list_actions(done=True)[self.plan[first]]}: {self.effects[first]}")
         x, y = self.position

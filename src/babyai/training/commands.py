@@ -213,11 +213,12 @@ def run_all(algorithm: str, runs: Sequence[TrainingOptions], resumed: Sequence[b
 def summarize(options: TrainingOptions, result: "RunResult") -> str:
     """A run's result, where it is, and what to do next."""
     from babyai.agents.config import is_custom
+    from babyai.envs.custom_levels import is_all
     from babyai.import_path import is_import_path
 
     trust = " --trust" if is_custom(options.architecture) else ""
     custom_levels = is_import_path(options.levels)
-    levels = options.levels if custom_levels else ",".join(options.level_names)
+    levels = options.levels if custom_levels or is_all(options.levels) else ",".join(options.level_names)
     trust_all = " --trust" if trust or custom_levels else ""
     rules = "" if options.rules == "paper" else f" --rules {options.rules}"
     resume = "" if result.finished else f"\ncontinue it:      babyai resume {result.folder}{trust_all}"

@@ -22,7 +22,7 @@ def train(options: DaggerOptions, *, resume: bool = False, stop: Stop = lambda: 
 
 
 class Dagger(Imitation):
-    """Imitation learning whose batches contain roll-ins. Log rows count them in `labelled_frames`."""
+    """Imitation learning whose batches contain roll-ins. Log rows count them in `labeled_frames`."""
 
     name = "dagger"
     supports_torchrun = False

@@ -103,9 +103,8 @@ class LabeledRollouts:
         """Statistics of the episodes since the last call."""
         ended, succeeded, abandoned = self._tally.tolist()
         self._tally[:] = 0
-        # The key of stored results keeps its spelling.
         return {
-            "labelled_frames": self.frames,
+            "labeled_frames": self.frames,
             "played_episodes": ended,
             "played_success": succeeded / max(1, ended),
             "abandoned_episodes": abandoned,

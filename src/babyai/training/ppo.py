@@ -223,8 +223,7 @@ class PPORun(Algorithm):
         """The authors' log row."""
         row = {"update": self.num_updates, "frames": self.progress, "episodes": self.efficiency.episodes}
         row |= self.efficiency.close_row() | self.learner.metrics()
-        # The keys of stored results keep their spelling.
-        efficiency = {"centred": self.efficiency.centered, "trailing": self.efficiency.trailing}
+        efficiency = {"centered": self.efficiency.centered, "trailing": self.efficiency.trailing}
         return row | {"sample_efficiency": efficiency}
 
     def should_validate(self) -> bool:
