@@ -5,6 +5,7 @@
 
 The full agent is trained with two seeds, which shows how much results vary between seeds. In all runs the expert plays
 alone for the same number of frames: an ablated agent may never agree with it as often as `--expert-until` requires.
+Without a GPU, choose quicker levels, fewer frames and smaller batches.
 """
 
 import argparse
@@ -19,15 +20,16 @@ from babyai.evaluation.players import AgentPlayer
 from babyai.seeds import VALIDATION_SEED
 from babyai.training.options import OnlineDaggerOptions
 from babyai.training.parallel import train_parallel
-from babyai.training.run import holds_run, read_rows
+from babyai.training.run import holds_run, read_config, read_rows
 from benchmarks.map_agent import describe, measure
 
 # Long episodes first; see `evaluate_levels`.
-LEVELS = ("BossLevel", "GoToSeq", "SynthLoc", "PutNext")
+LEVELS = "BossLevel,GoToSeq,SynthLoc,PutNext"
 # What is left out, and the seed. The repetition penalty is for acting: `benchmarks.map_agent --without history`.
 RUNS = [("", 0), ("", 1), *((part, 0) for part in MAP_PARTS if part != "history")]
 FRAMES = 20_000_000
-EXPERT_FRAMES = 2_500_000
+# The part of the frames for which the expert plays alone.
+EXPERT_PART = 1 / 8
 MISSIONS = 1000
 
 
@@ -37,10 +39,15 @@ def main() -> None:
     parser.add_argument("command", choices=["train", "evaluate"], help="Train all agents, or evaluate those there are.")
     parser.add_argument("folder", type=Path, help="Folder of the runs.")
     parser.add_argument("--minutes", type=float, help="Time limit of training (default: none).")
+    parser.add_argument("--levels", default=LEVELS, help=f"Levels, long episodes first (default: {LEVELS}).")
+    parser.add_argument("--frames", type=int, default=FRAMES, help=f"Frames of each agent (default: {FRAMES}).")
+    parser.add_argument("--batch-size", type=int, default=4096, help="Worlds, and frames of a batch (default: 4096).")
     parser.add_argument("--out", type=Path, help="Output file of the evaluation, JSON lines.")
     arguments = parser.parse_args()
     if arguments.command == "train":
-        train(make_options(arguments.folder, arguments.minutes))
+        shared = {"levels": arguments.levels, "frames": arguments.frames, "max_minutes": arguments.minutes}
+        batch = {"worlds": arguments.batch_size, "batch_size": arguments.batch_size}
+        train(make_options(arguments.folder, **shared, **batch))
         return
     if arguments.out is None or arguments.out.exists():
         parser.error("evaluate needs --out, a file that does not exist yet")
@@ -50,17 +57,18 @@ def main() -> None:
             print(f"without {row['without'] or 'nothing'}, seed {row['seed']}: {describe(row)}", flush=True)
 
 
-def make_options(folder: Path, minutes: float | None, **settings: Any) -> list[OnlineDaggerOptions]:
+def make_options(
+    folder: Path, *, levels: str = LEVELS, frames: int = FRAMES, **settings: Any
+) -> list[OnlineDaggerOptions]:
     """The options of all runs."""
     shared: dict[str, Any] = {
-        "levels": ",".join(LEVELS),
+        "levels": levels,
         "size": "small",
-        "frames": FRAMES,
+        "frames": frames,
         "expert_until": 1.0,
-        "expert_frames": EXPERT_FRAMES,
+        "expert_frames": round(EXPERT_PART * frames),
         "validate_every": 0,
         "threads": 3,
-        "max_minutes": minutes,
     }
     return [
         OnlineDaggerOptions(
@@ -91,8 +99,9 @@ def evaluate(folder: Path, missions: int) -> Iterator[dict[str, Any]]:
             print(f"{run}: no agent")
             continue
         player = AgentPlayer(Agent.load(run).model, device="auto")
+        levels = read_config(run)["config"]["levels"].split(",")
         about = {"without": part, "seed": seed, "frames": rows[-1]["frames"], "label_accuracy": rows[-1]["accuracy"]}
-        for row in measure(player, LEVELS, {"missions": missions, "first_seed": VALIDATION_SEED}, 0):
+        for row in measure(player, levels, {"missions": missions, "first_seed": VALIDATION_SEED}, 0):
             yield about | row
 
 

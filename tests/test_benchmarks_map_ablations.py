@@ -7,6 +7,7 @@ import pytest
 from benchmarks import map_ablations
 
 TINY = {
+    "levels": "GoToObj,GoToLocal",
     "worlds": 16,
     "batch_size": 16,
     "buffer_size": 400,
@@ -21,9 +22,8 @@ TINY = {
 @pytest.mark.long
 def test_agents_are_trained_continued_and_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_ablations, "RUNS", [("", 1), ("map", 1)])
-    monkeypatch.setattr(map_ablations, "LEVELS", ("GoToObj", "GoToLocal"))
     for frames in (1600, 3200):
-        map_ablations.train(map_ablations.make_options(tmp_path, None, frames=frames, **TINY))
+        map_ablations.train(map_ablations.make_options(tmp_path, frames=frames, **TINY))
     rows = list(map_ablations.evaluate(tmp_path, 20))
     assert [(row["without"], row["seed"], row["level"]) for row in rows] == [
         *(("", 1, "GoToObj"), ("", 1, "GoToLocal")),
@@ -38,7 +38,7 @@ def test_agents_are_trained_continued_and_evaluated(tmp_path: Path, monkeypatch:
 
 
 def test_every_part_is_left_out_once() -> None:
-    runs = map_ablations.make_options(Path("runs"), None)
+    runs = map_ablations.make_options(Path("runs"))
     settings = [run.settings for run in runs]
     assert settings == [(), (), *((f"without={part}",) for part in ("events", "places", "visits", "map"))]
     assert len({run.out for run in runs}) == len(runs)
