@@ -56,9 +56,10 @@ QUICK_SETTINGS: dict[str, dict[str, Any]] = {
 }
 QUICK_DIVISOR = 50
 # What could explain a disagreement with the paper: the authors' code, which differs from the paper's text in two ways
-# when it trains a small agent by imitation (docs/training.md); each of the two alone; precision; other demonstrations;
-# and time.
+# when it trains a small agent by imitation (docs/training.md); each of the two alone; the device; precision; other
+# demonstrations; and time.
 EXPLANATIONS: dict[str, dict[str, Any]] = {
+    "cpu": {"device": "cpu"},
     "code": {"protocol": "code"},
     "entropy": {"entropy_coef": 0.01},
     "step-norm": {"batch_norm": "step"},

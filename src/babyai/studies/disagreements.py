@@ -14,6 +14,7 @@ from babyai.studies.tables import NOT_MEASURED, Table, join, mean_and_std
 
 TITLES = {
     "": "as in the tables",
+    "cpu": "on a CPU",
     "code": "as in the authors' code",
     "entropy": "entropy bonus",
     "step-norm": "statistics over each time step",

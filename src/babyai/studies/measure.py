@@ -151,7 +151,7 @@ def _shorten(value: float | None) -> float | None:
 
 
 def test_agents(folder: Path, session: Any, cell: Cell, missions: int) -> dict[str, Any]:
-    """Results on test missions: of the last weights and of the best checkpoint; for PPO also with sampled actions."""
+    """Results on test missions: of the best checkpoint, and of the last weights, with argmax and with sampled actions."""
     from babyai.agents.checkpoint import load_policy
     from babyai.agents.device import place_model
     from babyai.evaluation.evaluate import evaluate
@@ -161,8 +161,7 @@ def test_agents(folder: Path, session: Any, cell: Cell, missions: int) -> dict[s
     if list((folder / "checkpoints").glob("best-*")):
         models["best"] = place_model(load_policy(folder, trust=True)[0], session.device)
     players = {which: AgentPlayer(model, precision=session.precision) for which, model in models.items()}
-    if cell.kind == "ppo":
-        players["sampled"] = AgentPlayer(session.policy, precision=session.precision, sample=True)
+    players["sampled"] = AgentPlayer(session.policy, precision=session.precision, sample=True)
     return {which: evaluate(player, cell.level, missions=missions).to_dict() for which, player in players.items()}
 
 
