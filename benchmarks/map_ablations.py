@@ -17,6 +17,7 @@ from typing import Any
 
 from babyai.agents import Agent
 from babyai.agents.config import MAP_PARTS
+from babyai.envs.custom_levels import load_levels
 from babyai.evaluation.players import AgentPlayer
 from babyai.seeds import VALIDATION_SEED
 from babyai.training.options import OnlineDaggerOptions
@@ -29,46 +30,46 @@ LEVELS = "BossLevel,GoToSeq,SynthLoc,PutNext"
 # What is left out, and the seed. The repetition penalty is for acting: `benchmarks.map_agent --without history`.
 RUNS = [("", 0), ("", 1), *((part, 0) for part in MAP_PARTS if part != "history")]
 FRAMES = 20_000_000
-# The part of the frames for which the expert plays alone.
-EXPERT_PART = 1 / 8
+EXPERT_FRAMES = 2_500_000
 MISSIONS = 1000
 
 
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["train", "evaluate"], help="Train all agents, or evaluate those there are.")
+    parser.add_argument("command", choices=["train", "evaluate"], help="Train, or evaluate what has been trained.")
     parser.add_argument("folder", type=Path, help="Folder of the runs.")
     parser.add_argument("--minutes", type=float, help="Time limit of training (default: none).")
     parser.add_argument("--levels", default=LEVELS, help=f"Levels, long episodes first (default: {LEVELS}).")
     parser.add_argument("--frames", type=int, default=FRAMES, help=f"Frames of each agent (default: {FRAMES}).")
+    parser.add_argument(
+        "--expert-frames", type=int, default=EXPERT_FRAMES, help="Frames of the expert alone, at first."
+    )
     parser.add_argument("--batch-size", type=int, default=4096, help="Worlds, and frames of a batch (default: 4096).")
     parser.add_argument("--buffer-size", type=int, default=1_000_000, help="Replay buffer (default: 1000000 frames).")
     parser.add_argument("--out", type=Path, help="Output file of the evaluation, JSON lines.")
     arguments = parser.parse_args()
     if arguments.command == "train":
         shared = {"levels": arguments.levels, "frames": arguments.frames, "max_minutes": arguments.minutes}
-        batch = {"worlds": arguments.batch_size, "batch_size": arguments.batch_size}
-        train(make_options(arguments.folder, **shared, **batch, buffer_size=arguments.buffer_size))
+        shared |= {"expert_frames": arguments.expert_frames, "buffer_size": arguments.buffer_size}
+        train(make_options(arguments.folder, worlds=arguments.batch_size, batch_size=arguments.batch_size, **shared))
         return
     if arguments.out is None or arguments.out.exists():
         parser.error("evaluate needs --out, a file that does not exist yet")
-    with arguments.out.open("x", encoding="utf-8") as out:
-        for row in evaluate(arguments.folder, MISSIONS):
-            print(json.dumps(row), file=out, flush=True)
-            print(f"without {row['without'] or 'nothing'}, seed {row['seed']}: {describe(row)}", flush=True)
+    for row in evaluate(arguments.folder, MISSIONS):
+        with arguments.out.open("a", encoding="utf-8") as out:
+            print(json.dumps(row), file=out)
+        print(f"without {row['without'] or 'nothing'}, seed {row['seed']}: {describe(row)}", flush=True)
 
 
-def make_options(
-    folder: Path, *, levels: str = LEVELS, frames: int = FRAMES, **settings: Any
-) -> list[OnlineDaggerOptions]:
+def make_options(folder: Path, **settings: Any) -> list[OnlineDaggerOptions]:
     """The options of all runs."""
     shared: dict[str, Any] = {
-        "levels": levels,
+        "levels": LEVELS,
         "size": "small",
-        "frames": frames,
+        "frames": FRAMES,
         "expert_until": 1.0,
-        "expert_frames": round(EXPERT_PART * frames),
+        "expert_frames": EXPERT_FRAMES,
         "validate_every": 0,
         "threads": 3,
     }
@@ -101,7 +102,7 @@ def evaluate(folder: Path, missions: int) -> Iterator[dict[str, Any]]:
             print(f"{run}: no agent")
             continue
         player = AgentPlayer(Agent.load(run).model, device="auto")
-        levels = read_config(run)["config"]["levels"].split(",")
+        levels = [level.name for level in load_levels(read_config(run)["config"]["levels"])]
         about = {"without": part, "seed": seed, "frames": rows[-1]["frames"], "label_accuracy": rows[-1]["accuracy"]}
         for row in measure(player, levels, {"missions": missions, "first_seed": VALIDATION_SEED}, 0):
             yield about | row

@@ -49,6 +49,8 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=4096, help="Worlds, and frames of a batch (default: 4096).")
     parser.add_argument("--out", type=Path, required=True, help="Output file, a JSON list.")
     arguments = parser.parse_args()
+    measured = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else []
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         options = OnlineDaggerOptions(
             levels="all",
@@ -61,7 +63,6 @@ def main() -> None:
             out=f"{folder}/run",
         )
         result = measure(options, arguments.warm_up, arguments.rows)
-    measured = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else []
     arguments.out.write_text(json.dumps([*measured, result], indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))
 

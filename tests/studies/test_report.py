@@ -18,6 +18,7 @@ from babyai.studies.disagreements import (
     batch_blocks,
     explanation_blocks,
     long_run_blocks,
+    sampling_blocks,
 )
 from babyai.studies.findings import success_trend
 from babyai.studies.report import Report, make_report
@@ -192,12 +193,14 @@ def test_fastest_slice_counts() -> None:
 def make_row(variant: str, seed: int, success: list[float]) -> dict[str, Any]:
     """A measured run of the first cell that disagrees with the paper."""
     curve = {"success": success, "loss": [0.1] * len(success)}
-    return {"kind": "imitation", "variant": variant, "seed": seed, "size": "small", "quick": False, "curve": curve}
+    gpu = "NVIDIA H200" if variant == "" else None
+    row = {"kind": "imitation", "variant": variant, "seed": seed, "size": "small", "quick": False, "curve": curve}
+    return row | {"origin": {"gpu": gpu}}
 
 
 def test_explanations_are_compared_with_the_cell_as_it_is() -> None:
     cell = "imitation/GoToRedBall/10k/original"
-    plateaus = {"": (0.90, 0.91), "code": (0.90, 0.92), "demos-1": (0.94,), "demos-2": (0.95,)}
+    plateaus = {"": (0.80, 0.81), "cpu": (0.90, 0.91), "code": (0.90, 0.92), "demos-1": (0.94,), "demos-2": (0.95,)}
     chosen = {
         "/".join([cell, *filter(None, [variant])]): {
             # What comes after the validations that are compared does not count.
@@ -207,13 +210,24 @@ def test_explanations_are_compared_with_the_cell_as_it_is() -> None:
         for variant, rates in plateaus.items()
     }
     _, (_, rows) = explanation_blocks(chosen)
-    shown = {title: (success, p) for architecture, title, success, p in rows if architecture == "original"}
-    assert shown["as in the tables"] == ("90.0, 91.0: 90.5 ± 0.5", "")
-    assert shown["as in the authors' code"] == ("90.0, 92.0: 91.0 ± 1.0", "0.71")
-    assert (
-        shown["other demonstrations"][0] == "94.0, 95.0: 94.5 ± 0.5" and float(shown["other demonstrations"][1]) < 0.05
-    )
-    assert shown["entropy bonus"] == ("not measured", "")
+    shown = {title: values for architecture, title, *values in rows if architecture == "original"}
+    assert shown["as in the tables"] == ["NVIDIA H200", "80.0, 81.0: 80.5 ± 0.5", ""]
+    # Runs on a CPU are compared with those on a CPU, and these with those on a GPU.
+    device, success, p = shown["on a CPU"]
+    assert (device, success) == ("CPU", "90.0, 91.0: 90.5 ± 0.5") and float(p) < 0.01
+    assert shown["as in the authors' code"] == ["CPU", "90.0, 92.0: 91.0 ± 1.0", "0.71"]
+    device, success, p = shown["other demonstrations"]
+    assert success == "94.0, 95.0: 94.5 ± 0.5" and float(p) < 0.05
+    assert shown["entropy bonus"] == ["", "not measured", ""]
+
+
+def test_sampled_actions_are_shown_next_to_argmax() -> None:
+    cell = "imitation/GoToRedBall/10k/original"
+    rows = {seed: make_row("cpu", seed, [0.9] * EXPLANATION_EPOCHS) for seed in range(2)}
+    assert sampling_blocks({f"{cell}/cpu": rows}) == []
+    rows[1]["test"] = {which: {"success_rate": rate} for which, rate in (("last", 0.88), ("sampled", 0.925))}
+    _, (_, table) = sampling_blocks({f"{cell}/cpu": rows})
+    assert table == [("original", "on a CPU, seed 1", "88.0", "92.5")]
 
 
 def test_trend_is_the_slope_of_the_plateau() -> None:
@@ -230,22 +244,23 @@ def test_trend_is_the_slope_of_the_plateau() -> None:
 def test_batches_of_the_authors_are_shown_next_to_ours() -> None:
     cell = "imitation/GoToRedBall/10k/original"
 
-    def rows_with(plateaus: list[float], **changes: Any) -> dict[int, dict[str, Any]]:
-        return {
-            seed: make_row("", seed, [0.5] * PLATEAU + [rate] * (101 - PLATEAU))
-            | {"complete": True, "figures": {"best_mean": rate + 0.01}}
-            | changes
-            for seed, rate in enumerate(plateaus)
-        }
+    def rows_with(plateaus: list[float], epochs: int = 101) -> dict[int, dict[str, Any]]:
+        curves = [[0.5] * PLATEAU + [rate] * 70 + [rate + 0.01] * 11 + [1.0] * 50 for rate in plateaus]
+        return {seed: make_row("", seed, curve[:epochs]) for seed, curve in enumerate(curves)}
 
     chosen = {cell: rows_with([0.90, 0.91])}
     assert batch_blocks(chosen) == []
-    _, (_, table) = batch_blocks(chosen | {f"{cell}/authors-batches": rows_with([0.92])})
+    # What comes after the epochs that are compared does not count.
+    _, (_, table) = batch_blocks(chosen | {f"{cell}/authors-batches": rows_with([0.92], 150)})
     assert table == [
-        ("original", "ours", "91.0, 92.0: 91.5 ± 0.5", "90.0, 91.0: 90.5 ± 0.5"),
-        ("original", "the authors'", "93.0", "92.0"),
+        ("original", "Table 3", "91.0, 92.0: 91.5 ± 0.5", "90.1, 91.1: 90.6 ± 0.5"),
+        ("original", "the authors' code", "93.0", "92.1"),
     ]
-    assert batch_blocks(chosen | {f"{cell}/authors-batches": rows_with([0.92], complete=False)}) == []
+    # Runs that are too short are left out.
+    assert batch_blocks(chosen | {f"{cell}/authors-batches": rows_with([0.92], 15)}) == []
+    short = {cell: rows_with([0.90], 15), f"{cell}/authors-batches": rows_with([0.92])}
+    _, (_, table) = batch_blocks(short)
+    assert [title for _, title, *_ in table] == ["the authors' code"]
 
 
 @pytest.mark.parametrize(("reached", "verdict"), [(0.93, ": closed"), (0.915, ": not closed")])

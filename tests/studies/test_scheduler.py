@@ -57,7 +57,7 @@ def test_rows_have_figures_tests_curves_and_provenance(undisturbed: Path) -> Non
     assert {(row["kind"], row["seed"]) for row in rows} == {(k, s) for k in ("imitation", "ppo") for s in (0, 1)}
     for row in rows:
         assert row["quick"] and row["complete"] and row["at_once"] == 2 and row["seconds"] > 0
-        assert set(row["test"]) == ({"last", "best"} if row["kind"] == "imitation" else {"last", "best", "sampled"})
+        assert set(row["test"]) == {"last", "best", "sampled"}
         assert row["test"]["last"]["missions"] == 256 and row["test"]["last"]["first_seed"] == 2 * 10**9
         assert row["command"].startswith(f"babyai train {row['kind']} --levels {LEVEL} ")
         assert {"commit", "versions", "cpu", "gpu", "command"} <= set(row["origin"])

@@ -154,6 +154,19 @@ def test_damaged_states_are_named(tmp_path: Path) -> None:
     append_rows(tmp_path / "state" / ROWS, [a_row(0)])
     with pytest.raises(StudyError, match=INDEX):
         collect_rows([tmp_path / "state"], tmp_path / "results")
-    (tmp_path / "results" / SLICES).write_text("{")
-    with pytest.raises(StudyError, match=SLICES):
-        read_slices(tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+    (tmp_path / "results").mkdir()
+    for damaged in ("{", "{}"):
+        (tmp_path / "results" / SLICES).write_text(damaged)
+        with pytest.raises(StudyError, match=SLICES):
+            read_slices(tmp_path / "results")
+
+
+def test_rows_of_unfinished_runs_are_not_collected(tmp_path: Path) -> None:
+    unfinished, finished = a_row(0) | {"complete": False}, a_row(0)
+    for name, row in (("first", unfinished), ("second", finished)):
+        append_rows(tmp_path / name / ROWS, [row])
+    states = [tmp_path / "first", tmp_path / "second"]
+    assert collect_rows(states[:1], tmp_path / "results") == (0, [])
+    assert [collect_rows(states, tmp_path / "results")[0] for _ in range(2)] == [1, 0]
+    assert read_rows(tmp_path / "results").rows == [finished]

@@ -151,7 +151,7 @@ def _shorten(value: float | None) -> float | None:
 
 
 def test_agents(folder: Path, session: Any, cell: Cell, missions: int) -> dict[str, Any]:
-    """Results on test missions: of the best checkpoint, and of the last weights, with argmax and with sampled actions."""
+    """Results on test missions: of the best checkpoint, and of the last weights, argmax and sampled actions."""
     from babyai.agents.checkpoint import load_policy
     from babyai.agents.device import place_model
     from babyai.evaluation.evaluate import evaluate

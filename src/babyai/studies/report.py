@@ -65,8 +65,9 @@ def describe_origins(rows: Iterable[Row]) -> Table:
     for row in sorted(rows, key=lambda row: row["origin"]["date"]):
         origin = row["origin"]
         commit = (origin["commit"] or "unknown")[:7]
+        became = f" (now {origin['became']})" if "became" in origin else ""
         key = (
-            f"{commit}{' with uncommitted changes' if origin['dirty'] else ''}",
+            f"{commit}{' with uncommitted changes' if origin['dirty'] else ''}{became}",
             *(origin["date"][:10], f"{origin['gpu'] or 'no GPU'}, {origin['cpus']} cores", origin["versions"]["torch"]),
         )
         counts[key] = counts.get(key, 0) + 1

@@ -135,23 +135,23 @@ def read_slices(results: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        return json.loads(path.read_text())
+        slices = json.loads(path.read_text())
+        if not isinstance(slices, list):
+            raise ValueError("not a list")
     except ValueError as error:
         raise StudyError(f"{path} is damaged ({error}); repair it, or delete it: it holds only speeds") from None
+    return slices
 
 
-def _collect_slices(states: Iterable[Path], results: Path) -> None:
+def _join_slices(states: Iterable[Path], results: Path) -> list[dict[str, Any]]:
     slices = read_slices(results)
     for state in states:
-        index = _read_index(state / INDEX)
-        slices += [each for each in index["slices"] if each not in slices]
-    if slices:
-        with atomic_file(results / SLICES) as temporary:
-            temporary.write_text(json.dumps(slices, indent=1) + "\n")
+        slices += [each for each in _read_index(state / INDEX).get("slices", []) if each not in slices]
+    return slices
 
 
 def collect_rows(states: Sequence[Path], results: Path) -> tuple[int, list[str]]:
-    """Appends the rows of states to results/<kind>.jsonl; those that are there already are left out.
+    """Appends the rows of states to results/<kind>.jsonl, each run once. Rows of unfinished runs are left out.
 
     Returns:
         The number of rows added, and the problems of lines that could not be read.
@@ -165,12 +165,15 @@ def collect_rows(states: Sequence[Path], results: Path) -> tuple[int, list[str]]
         found = read_rows(state / ROWS)
         problems += found.problems
         for row in found.rows:
-            if (row["cell"], row["seed"]) not in known:
+            if row["complete"] and (row["cell"], row["seed"]) not in known:
                 known.add((row["cell"], row["seed"]))
                 new.setdefault(row["kind"], []).append(row)
+    slices = _join_slices(states, results)
     for kind, rows in new.items():
         append_rows(results / f"{kind}.jsonl", rows)
-    _collect_slices(states, results)
+    if slices:
+        with atomic_file(results / SLICES) as temporary:
+            temporary.write_text(json.dumps(slices, indent=1) + "\n")
     return sum(map(len, new.values())), problems
 
 
