@@ -1,17 +1,21 @@
 """Ablations of the map agent: small agents without a part of their memory, trained on four levels at the same time.
 
     python -m benchmarks.map_ablations train runs/ablations --minutes 10       # again to continue
+    python -m benchmarks.map_ablations recurrent runs/ablations --minutes 10   # bow_endpool_res, DAgger, same levels
     python -m benchmarks.map_ablations evaluate runs/ablations --out results/map/trained-without.jsonl
 
 The full agent is trained with two seeds, which shows how much results vary between seeds. In all runs the expert plays
 alone for the same number of frames: an ablated agent may never agree with it as often as `--expert-until` requires.
+For comparison, `recurrent` trains the paper's 1.1 agent, which sees its last action, by `babyai train dagger`: half of
+its frames are the expert's, the others its own, all labeled by the expert.
+
 Without a GPU, choose quicker levels, fewer frames, and a smaller batch and buffer: six buffers of a million frames take
 20 GB.
 """
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ from babyai.agents.config import MAP_PARTS
 from babyai.envs.custom_levels import load_levels
 from babyai.evaluation.players import AgentPlayer
 from babyai.seeds import VALIDATION_SEED
-from babyai.training.options import OnlineDaggerOptions
+from babyai.training.options import DaggerOptions, OnlineDaggerOptions, TrainingOptions
 from babyai.training.parallel import train_parallel
 from babyai.training.run import holds_run, read_config, read_rows
 from benchmarks.map_agent import describe, measure
@@ -37,7 +41,7 @@ MISSIONS = 1000
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["train", "evaluate"], help="Train, or evaluate what has been trained.")
+    parser.add_argument("command", choices=["train", "recurrent", "evaluate"], help="Train, or evaluate all there is.")
     parser.add_argument("folder", type=Path, help="Folder of the runs.")
     parser.add_argument("--minutes", type=float, help="Time limit of training (default: none).")
     parser.add_argument("--levels", default=LEVELS, help=f"Levels, long episodes first (default: {LEVELS}).")
@@ -54,12 +58,16 @@ def main() -> None:
         shared |= {"expert_frames": arguments.expert_frames, "buffer_size": arguments.buffer_size}
         train(make_options(arguments.folder, worlds=arguments.batch_size, batch_size=arguments.batch_size, **shared))
         return
+    if arguments.command == "recurrent":
+        run = make_recurrent_options(arguments.folder, levels=arguments.levels, max_minutes=arguments.minutes)
+        train([run], "dagger")
+        return
     if arguments.out is None or arguments.out.exists():
         parser.error("evaluate needs --out, a file that does not exist yet")
     for row in evaluate(arguments.folder, MISSIONS):
         with arguments.out.open("a", encoding="utf-8") as out:
             print(json.dumps(row), file=out)
-        print(f"without {row['without'] or 'nothing'}, seed {row['seed']}: {describe(row)}", flush=True)
+        print(f"{row['run']}: {describe(row)}", flush=True)
 
 
 def make_options(folder: Path, **settings: Any) -> list[OnlineDaggerOptions]:
@@ -84,9 +92,22 @@ def make_options(folder: Path, **settings: Any) -> list[OnlineDaggerOptions]:
     ]
 
 
-def train(runs: list[OnlineDaggerOptions]) -> None:
-    """Trains all agents in parallel, or continues."""
-    results = train_parallel("online-dagger", runs, [holds_run(run.out or "") for run in runs], runs[0].quiet)
+def make_recurrent_options(folder: Path, **settings: Any) -> DaggerOptions:
+    """The options of the run of a recurrent agent; it ends with the time limit only."""
+    shared: dict[str, Any] = {
+        "levels": LEVELS,
+        "endless": True,
+        "last_action": True,
+        "epochs": 1_000_000,
+        "patience": 1_000_000,
+        "validation_episodes": 64,
+    }
+    return DaggerOptions(out=str(folder / "bow_endpool_res-0"), **shared | settings)
+
+
+def train(runs: Sequence[TrainingOptions], algorithm: str = "online-dagger") -> None:
+    """Trains agents in parallel, or continues."""
+    results = train_parallel(algorithm, runs, [holds_run(run.out or "") for run in runs], runs[0].quiet)
     for result in results:
         print(f"{result.folder}: {result.error or ('finished' if result.finished else 'not finished')}")
     if any(result.error for result in results):
@@ -95,15 +116,22 @@ def train(runs: list[OnlineDaggerOptions]) -> None:
 
 def evaluate(folder: Path, missions: int) -> Iterator[dict[str, Any]]:
     """The results of all agents that have been trained, on validation missions, level by level."""
-    for part, seed in RUNS:
-        run = folder / f"{part or 'all'}-{seed}"
-        rows = read_rows(run) if holds_run(run) else []
+    for run in sorted(path for path in folder.iterdir() if holds_run(path)):
+        rows = read_rows(run)
         if not rows:
-            print(f"{run}: no agent")
+            print(f"{run}: no agent yet")
             continue
+        config = read_config(run)["config"]
+        about = {
+            "run": run.name,
+            "algorithm": read_config(run)["kind"],
+            **{name: config[name] for name in ("architecture", "size", "settings", "seed")},
+            "frames": rows[-1]["frames"],
+            "label_accuracy": rows[-1]["accuracy"],
+            "minutes": sum(row["seconds"] + row.get("validation_seconds", 0.0) for row in rows) / 60,
+        }
         player = AgentPlayer(Agent.load(run).model, device="auto")
-        levels = [level.name for level in load_levels(read_config(run)["config"]["levels"])]
-        about = {"without": part, "seed": seed, "frames": rows[-1]["frames"], "label_accuracy": rows[-1]["accuracy"]}
+        levels = [level.name for level in load_levels(config["levels"])]
         for row in measure(player, levels, {"missions": missions, "first_seed": VALIDATION_SEED}, 0):
             yield about | row
 

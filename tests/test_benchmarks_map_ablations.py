@@ -24,17 +24,18 @@ def test_agents_are_trained_continued_and_evaluated(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(map_ablations, "RUNS", [("", 1), ("map", 1)])
     for frames in (1600, 3200):
         map_ablations.train(map_ablations.make_options(tmp_path, frames=frames, **TINY))
+    short = {"batch_size": 8, "epoch_length": 16, "epochs": 1, "threads": 1, "device": "cpu", "quiet": True}
+    map_ablations.train([map_ablations.make_recurrent_options(tmp_path, levels=TINY["levels"], **short)], "dagger")
     rows = list(map_ablations.evaluate(tmp_path, 20))
-    assert [(row["without"], row["seed"], row["level"]) for row in rows] == [
-        *(("", 1, "GoToObj"), ("", 1, "GoToLocal")),
-        *(("map", 1, "GoToObj"), ("map", 1, "GoToLocal")),
+    assert [(row["run"], row["architecture"], row["settings"], row["level"]) for row in rows] == [
+        *(("all-1", "map", [], "GoToObj"), ("all-1", "map", [], "GoToLocal")),
+        *(("bow_endpool_res-0", "bow_endpool_res", [], level) for level in ("GoToObj", "GoToLocal")),
+        *(("map-1", "map", ["without=map"], level) for level in ("GoToObj", "GoToLocal")),
     ]
-    # An agent that has not been trained is left out.
-    monkeypatch.setattr(map_ablations, "RUNS", [("", 1), ("events", 1)])
-    assert {row["without"] for row in map_ablations.evaluate(tmp_path, 1)} == {""}
-    assert all(row["frames"] == 3200 and row["missions"] == 20 for row in rows)
+    assert all(row["missions"] == 20 for row in rows)
+    assert [row["frames"] == 3200 for row in rows] == [row["architecture"] == "map" for row in rows]
     # Without a map, an agent with the same seed has fewer tokens, and learns something else.
-    assert rows[0]["label_accuracy"] != rows[2]["label_accuracy"]
+    assert rows[0]["label_accuracy"] != rows[4]["label_accuracy"]
 
 
 def test_every_part_is_left_out_once() -> None:
