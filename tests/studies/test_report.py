@@ -227,7 +227,9 @@ def test_sampled_actions_are_shown_next_to_argmax() -> None:
     assert sampling_blocks({f"{cell}/cpu": rows}) == []
     rows[1]["test"] = {which: {"success_rate": rate} for which, rate in (("last", 0.88), ("sampled", 0.925))}
     _, (_, table) = sampling_blocks({f"{cell}/cpu": rows})
-    assert table == [("original", "on a CPU, seed 1", "88.0", "92.5")]
+    assert table == [("original", "10,000", "on a CPU, seed 1", "30", "88.0", "92.5", "93.1 ± 0.8")]
+    _, (_, table) = sampling_blocks({"imitation/GoToRedBall/5k/original": {1: rows[1]}})
+    assert table == [("original", "5,000", "as in the tables, seed 1", "30", "88.0", "92.5", "89.6 ± 0.3")]
 
 
 def test_trend_is_the_slope_of_the_plateau() -> None:

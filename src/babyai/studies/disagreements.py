@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from babyai.evaluation.paper import RUNS
 from babyai.evaluation.statistics import Summary, summarize, welch_test, welch_test_of_summaries
-from babyai.studies.cells import EXPLANATION_EPOCHS, EXPLANATIONS, STUDIES, Cell
+from babyai.studies.cells import EXPLANATION_EPOCHS, EXPLANATIONS, STUDIES, Cell, find_cells
 from babyai.studies.measure import WINDOW
 from babyai.studies.spikes import AROUND, FITTED, SPIKE, spike_changes
 from babyai.studies.statistics import Chosen, early_success, rows_of, study_results
@@ -77,20 +77,22 @@ def explanation_blocks(chosen: Chosen) -> list[str | Table]:
 
 
 def sampling_blocks(chosen: Chosen) -> list[str | Table]:
-    """Success of the same weights with argmax and with sampled actions."""
+    """Success of the same weights with argmax and with sampled actions, also with fewer demonstrations."""
+    fewer = find_cells("imitation", ["GoToRedBall"], ["original", "original_endpool_res"], [5000])
     rows = [
-        (result.cell.architecture, f"{title}, seed {row['seed']}", *_test_rates(row))
-        for result in study_results(STUDIES["disagreements"], chosen)
-        for title in [TITLES.get(result.cell.variant, result.cell.variant)]
-        for row in result.rows
+        (cell.architecture, f"{cell.demos:,}", f"{TITLES.get(cell.variant, cell.variant)}, seed {row['seed']}")
+        + (str(len(row["curve"]["success"])), *_test_rates(row), mean_and_std(_papers(cell)))
+        for cell in (*fewer, *STUDIES["disagreements"].cells)
+        for row in rows_of(chosen, cell.name)
         if "sampled" in row.get("test", {})
     ]
     if not rows:
         return []
+    titles = ("architecture", "demonstrations", "run", "epochs", "argmax, %", "sampled, %", "paper")
     return [
-        "These figures, like the authors', are of argmax actions. Sampled actions free an agent that is stuck. Success "
-        "of the last weights on test missions:",
-        (("architecture", "run", "argmax, %", "sampled, %"), rows),
+        "All other figures, like those of the authors' code, are of argmax actions. Sampled actions free an agent that "
+        "is stuck. Success of the last weights on test missions:",
+        (titles, rows),
     ]
 
 
