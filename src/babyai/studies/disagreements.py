@@ -90,8 +90,8 @@ def sampling_blocks(chosen: Chosen) -> list[str | Table]:
         return []
     titles = ("architecture", "demonstrations", "run", "epochs", "argmax, %", "sampled, %", "paper")
     return [
-        "The other figures of this section, like those of the authors' code, are of argmax actions. Sampled actions free "
-        "an agent that is stuck. Success of the last weights on test missions:",
+        "The other figures of this section, like those of the authors' code, are of argmax actions. Sampled actions "
+        "free an agent that is stuck. Success of the last weights on test missions:",
         (titles, rows),
     ]
 
