@@ -21,7 +21,7 @@ from babyai.studies.disagreements import (
     sampling_blocks,
 )
 from babyai.studies.findings import success_trend
-from babyai.studies.report import Report, make_report
+from babyai.studies.report import Report, describe_origins, make_report
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "studies"
@@ -174,6 +174,16 @@ def test_measured_runs_correct_the_estimate() -> None:
     assert estimate_seconds(cell, machine, [row]) < before
     assert estimate_seconds(cell, machine, [row | {"at_once": 2}]) == before
     assert estimate_seconds(cell, Machine("NVIDIA H200", 16, 1)) < before < estimate_seconds(cell, Machine(None, 2, 2))
+
+
+def test_commits_outside_of_the_history_are_traced() -> None:
+    origin = {"commit": "0123456789", "dirty": True, "date": "2026-11-18T20:00:00", "gpu": None, "cpus": 1}
+    origin["versions"] = {"torch": "2.13.0"}
+    rows = [{"origin": origin}, {"origin": origin}, {"origin": origin | {"became": "89abcde"}}]
+    _, table = describe_origins(rows)
+    assert [(commit, count) for commit, *_, count in table] == [
+        *(("0123456 with uncommitted changes", "2"), ("0123456 with uncommitted changes (now 89abcde)", "1")),
+    ]
 
 
 def test_costs_count_each_run_once() -> None:
