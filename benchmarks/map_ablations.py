@@ -59,9 +59,13 @@ def main() -> None:
         train(make_options(arguments.folder, worlds=arguments.batch_size, batch_size=arguments.batch_size, **shared))
         return
     if arguments.command == "recurrent":
+        if arguments.minutes is None:
+            parser.error("recurrent needs --minutes: nothing else ends it")
         run = make_recurrent_options(arguments.folder, levels=arguments.levels, max_minutes=arguments.minutes)
         train([run], "dagger")
         return
+    if not arguments.folder.is_dir():
+        parser.error(f"there is no folder {arguments.folder}")
     if arguments.out is None or arguments.out.exists():
         parser.error("evaluate needs --out, a file that does not exist yet")
     for row in evaluate(arguments.folder, MISSIONS):

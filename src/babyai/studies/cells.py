@@ -75,6 +75,8 @@ EXPLANATIONS: dict[str, dict[str, Any]] = {
 }
 # Success is on a plateau from about the tenth on.
 EXPLANATION_EPOCHS = 30
+# The architectures that disagree, on GoToRedBall with 10,000 demonstrations.
+DISAGREEING = ("original", "original_endpool_res")
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def _pixel_cells() -> Iterator[Cell]:
 
 
 def _disagreement_cells() -> Iterator[Cell]:
-    for architecture in ("original", "original_endpool_res"):
+    for architecture in DISAGREEING:
         (cell,) = find_cells("imitation", ["GoToRedBall"], [architecture], [10_000])
         yield replace(cell, seeds=TEN_SEEDS[:3])
         for variant, settings in EXPLANATIONS.items():
