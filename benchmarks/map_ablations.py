@@ -7,7 +7,8 @@
 The full agent is trained with two seeds, which shows how much results vary between seeds. In all runs the expert plays
 alone for the same number of frames: an ablated agent may never agree with it as often as `--expert-until` requires.
 For comparison, `recurrent` trains the paper's 1.1 agent, which sees its last action, by `babyai train dagger`: half of
-its frames are the expert's, the others its own, all labeled by the expert.
+its frames are the expert's, the others its own, all labeled by the expert. Four runs share the GPU: both sizes, each
+with the paper's learning rate, and with four times that, since the paper's is for weeks of training.
 
 Without a GPU, choose quicker levels, fewer frames, and a smaller batch and buffer: six buffers of a million frames take
 20 GB.
@@ -33,9 +34,13 @@ from benchmarks.map_agent import describe, measure
 LEVELS = "BossLevel,GoToSeq,SynthLoc,PutNext"
 # What is left out, and the seed. The repetition penalty is for acting: `benchmarks.map_agent --without history`.
 RUNS = [("", 0), ("", 1), *((part, 0) for part in MAP_PARTS if part != "history")]
+# The paper's agent: size and learning rate.
+RECURRENT_RUNS = [("small", 1e-4), ("small", 4e-4), ("big", 5e-5), ("big", 2e-4)]
 FRAMES = 20_000_000
 EXPERT_FRAMES = 2_500_000
 MISSIONS = 1000
+# Not the episodes that chose the recurrent agents' weights.
+FIRST_SEED = VALIDATION_SEED + 1000
 
 
 def main() -> None:
@@ -61,8 +66,9 @@ def main() -> None:
     if arguments.command == "recurrent":
         if arguments.minutes is None:
             parser.error("recurrent needs --minutes: nothing else ends it")
-        run = make_recurrent_options(arguments.folder, levels=arguments.levels, max_minutes=arguments.minutes)
-        train([run], "dagger")
+        train(
+            make_recurrent_options(arguments.folder, levels=arguments.levels, max_minutes=arguments.minutes), "dagger"
+        )
         return
     if not arguments.folder.is_dir():
         parser.error(f"there is no folder {arguments.folder}")
@@ -96,17 +102,27 @@ def make_options(folder: Path, **settings: Any) -> list[OnlineDaggerOptions]:
     ]
 
 
-def make_recurrent_options(folder: Path, **settings: Any) -> DaggerOptions:
-    """The options of the run of a recurrent agent; it ends with the time limit only."""
+def make_recurrent_options(folder: Path, **settings: Any) -> list[DaggerOptions]:
+    """The options of the runs of the recurrent agent; they end with the time limit only."""
     shared: dict[str, Any] = {
         "levels": LEVELS,
         "endless": True,
         "last_action": True,
         "epochs": 1_000_000,
         "patience": 1_000_000,
+        "epoch_length": 51_200,
         "validation_episodes": 64,
+        "threads": 3,
     }
-    return DaggerOptions(out=str(folder / "bow_endpool_res-0"), **shared | settings)
+    return [
+        DaggerOptions(
+            size=size,
+            learning_rate=learning_rate,
+            out=str(folder / f"bow_endpool_res-{size}-{learning_rate:g}"),
+            **shared | settings,
+        )
+        for size, learning_rate in RECURRENT_RUNS
+    ]
 
 
 def train(runs: Sequence[TrainingOptions], algorithm: str = "online-dagger") -> None:
@@ -129,14 +145,14 @@ def evaluate(folder: Path, missions: int) -> Iterator[dict[str, Any]]:
         about = {
             "run": run.name,
             "algorithm": read_config(run)["kind"],
-            **{name: config[name] for name in ("architecture", "size", "settings", "seed")},
+            **{name: config[name] for name in ("architecture", "size", "settings", "seed", "learning_rate")},
             "frames": rows[-1]["frames"],
             "label_accuracy": rows[-1]["accuracy"],
             "minutes": sum(row["seconds"] + row.get("validation_seconds", 0.0) for row in rows) / 60,
         }
         player = AgentPlayer(Agent.load(run).model, device="auto")
         levels = [level.name for level in load_levels(config["levels"])]
-        for row in measure(player, levels, {"missions": missions, "first_seed": VALIDATION_SEED}, 0):
+        for row in measure(player, levels, {"missions": missions, "first_seed": FIRST_SEED}, 0):
             yield about | row
 
 

@@ -22,14 +22,15 @@ TINY = {
 @pytest.mark.long
 def test_agents_are_trained_continued_and_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_ablations, "RUNS", [("", 1), ("map", 1)])
+    monkeypatch.setattr(map_ablations, "RECURRENT_RUNS", [("small", 3e-4)])
     for frames in (1600, 3200):
         map_ablations.train(map_ablations.make_options(tmp_path, frames=frames, **TINY))
     short = {"batch_size": 8, "epoch_length": 16, "epochs": 1, "threads": 1, "device": "cpu", "quiet": True}
-    map_ablations.train([map_ablations.make_recurrent_options(tmp_path, levels=TINY["levels"], **short)], "dagger")
+    map_ablations.train(map_ablations.make_recurrent_options(tmp_path, levels=TINY["levels"], **short), "dagger")
     rows = list(map_ablations.evaluate(tmp_path, 20))
     assert [(row["run"], row["architecture"], row["settings"], row["level"]) for row in rows] == [
         *(("all-1", "map", [], "GoToObj"), ("all-1", "map", [], "GoToLocal")),
-        *(("bow_endpool_res-0", "bow_endpool_res", [], level) for level in ("GoToObj", "GoToLocal")),
+        *(("bow_endpool_res-small-0.0003", "bow_endpool_res", [], level) for level in ("GoToObj", "GoToLocal")),
         *(("map-1", "map", ["without=map"], level) for level in ("GoToObj", "GoToLocal")),
     ]
     assert all(row["missions"] == 20 for row in rows)
