@@ -22,6 +22,7 @@ from typing import Any
 
 from babyai.agents import Agent
 from babyai.agents.config import MAP_PARTS
+from babyai.agents.device import PRECISIONS, Precision
 from babyai.envs.custom_levels import load_levels
 from babyai.evaluation.players import AgentPlayer
 from babyai.seeds import VALIDATION_SEED
@@ -40,7 +41,7 @@ FRAMES = 20_000_000
 EXPERT_FRAMES = 2_500_000
 MISSIONS = 1000
 # Not the episodes that chose the recurrent agents' weights.
-FIRST_SEED = VALIDATION_SEED + 1000
+FIRST_SEED = VALIDATION_SEED + 100_000
 
 
 def main() -> None:
@@ -56,6 +57,9 @@ def main() -> None:
     )
     parser.add_argument("--batch-size", type=int, default=4096, help="Worlds, and frames of a batch (default: 4096).")
     parser.add_argument("--buffer-size", type=int, default=1_000_000, help="Replay buffer (default: 1000000 frames).")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, help="Of the evaluation (default: bf16 on a GPU, float32 elsewhere)."
+    )
     parser.add_argument("--out", type=Path, help="Output file of the evaluation, JSON lines.")
     arguments = parser.parse_args()
     if arguments.command == "train":
@@ -74,7 +78,7 @@ def main() -> None:
         parser.error(f"there is no folder {arguments.folder}")
     if arguments.out is None or arguments.out.exists():
         parser.error("evaluate needs --out, a file that does not exist yet")
-    for row in evaluate(arguments.folder, MISSIONS):
+    for row in evaluate(arguments.folder, MISSIONS, arguments.precision):
         with arguments.out.open("a", encoding="utf-8") as out:
             print(json.dumps(row), file=out)
         print(f"{row['run']}: {describe(row)}", flush=True)
@@ -134,7 +138,7 @@ def train(runs: Sequence[TrainingOptions], algorithm: str = "online-dagger") -> 
         raise SystemExit(1)
 
 
-def evaluate(folder: Path, missions: int) -> Iterator[dict[str, Any]]:
+def evaluate(folder: Path, missions: int, precision: Precision | None = None) -> Iterator[dict[str, Any]]:
     """The results of all agents that have been trained, on validation missions, level by level."""
     for run in sorted(path for path in folder.iterdir() if holds_run(path)):
         rows = read_rows(run)
@@ -150,10 +154,10 @@ def evaluate(folder: Path, missions: int) -> Iterator[dict[str, Any]]:
             "label_accuracy": rows[-1]["accuracy"],
             "minutes": sum(row["seconds"] + row.get("validation_seconds", 0.0) for row in rows) / 60,
         }
-        player = AgentPlayer(Agent.load(run).model, device="auto")
+        player = AgentPlayer(Agent.load(run).model, device="auto", precision=precision)
         levels = [level.name for level in load_levels(config["levels"])]
         for row in measure(player, levels, {"missions": missions, "first_seed": FIRST_SEED}, 0):
-            yield about | row
+            yield about | {"precision": player.precision} | row
 
 
 if __name__ == "__main__":

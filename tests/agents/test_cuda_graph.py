@@ -87,6 +87,15 @@ def test_new_tensors_may_change() -> None:
         made += 1
 
 
+def test_old_views_of_weights_may_exist() -> None:
+    weight = nn.Parameter(torch.ones(3))
+    views = weight.expand(2, 3).unbind(0)
+    with torch.no_grad(), checking_mutations([weight]):
+        weight += 1
+    with pytest.raises(RuntimeError, match="modified inplace"):
+        _ = views[0].is_leaf
+
+
 def test_gradients_may_change() -> None:
     layer = nn.Linear(2, 2)
     layer(torch.ones(1, 2)).sum().backward()

@@ -151,7 +151,7 @@ def checking_mutations(declared: Iterable[Tensor]) -> Iterator[None]:
     allowed = {_memory(tensor) for tensor in declared}
     before = [(tensor, tensor._version) for tensor in _existing_tensors()]
     yield
-    allowed |= {_memory(t.grad) for t in _existing_tensors() if t.is_leaf and t.grad is not None}
+    allowed |= {_memory(t.grad) for t in _existing_tensors() if _is_leaf(t) and t.grad is not None}
     changed = [tensor for tensor, version in before if tensor._version != version and _memory(tensor) not in allowed]
     if changed:
         names = ", ".join(f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in changed[:5])
@@ -164,6 +164,14 @@ def checking_mutations(declared: Iterable[Tensor]) -> Iterator[None]:
 def _memory(tensor: Tensor) -> int:
     """What tensors that share memory have in common."""
     return tensor.untyped_storage().data_ptr()
+
+
+def _is_leaf(tensor: Tensor) -> bool:
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        # One of several views of a weight that an update has changed since. torch.compile may keep such views.
+        return False
 
 
 def _existing_tensors() -> list[Tensor]:
