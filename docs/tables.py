@@ -160,6 +160,34 @@ def map_others_table() -> str:
     return f"{table}\n\nAll {missions:,} missions of {len(solved)} levels are solved: {', '.join(solved)}."
 
 
+def map_ablations_table() -> str:
+    """Returns small agents on four levels: with everything, without a part, and the paper's agent."""
+    lines = (ROOT / "results/map/trained-without.jsonl").read_text(encoding="utf-8").splitlines()
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for row in map(json.loads, lines):
+        runs.setdefault(row["run"], []).append(row)
+    levels = [row["level"] for row in next(iter(runs.values()))]
+    rows = [
+        [
+            _describe_run(first),
+            f"{first['frames'] / 1e6:.1f}",
+            f"{100 * first['label_accuracy']:.1f}",
+            *(f"{100 * row['success_rate']:.1f}" for row in results),
+        ]
+        for results in runs.values()
+        for first in results[:1]
+    ]
+    return markdown_table(["agent", "frames, million", "label accuracy", *levels], rows)
+
+
+def _describe_run(row: dict[str, Any]) -> str:
+    """What is special about a run of `benchmarks.map_ablations`."""
+    if row["architecture"] != "map":
+        return f"`{row['architecture']}`, {row['size']}, learning rate {row['learning_rate']:g}"
+    without = [setting.removeprefix("without=") for setting in row["settings"]]
+    return f"without `{without[0]}`" if without else f"everything, seed {row['seed']}"
+
+
 def actions_table() -> str:
     """Returns the table of all actions with their names and meanings for language models."""
     rows = [[str(action.value), ACTION_NAMES[action], ACTION_MEANINGS[action]] for action in Action]
@@ -218,6 +246,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "record": ("architecture.md", record_table),
     "map": ("map-agent.md", map_table),
     "map-others": ("map-agent.md", map_others_table),
+    "map-ablations": ("map-agent.md", map_ablations_table),
     "map-agent": ("../README.md", map_table),
     "actions": ("text-agents.md", actions_table),
     "results": ("../README.md", results_table),
