@@ -102,6 +102,18 @@ def test_solo_episodes_without_advice_are_failures() -> None:
     assert rollouts.failures.max() > 0
 
 
+@pytest.mark.parametrize("limit", [1, 6])
+def test_solo_episodes_end_after_disagreements(limit: int) -> None:
+    rollouts = make_rollouts(solo=1.0, max_disagreements=limit)
+    rollouts.restart(0, True, [1.0, 1.0])
+    most = 0
+    for _ in range(60):
+        rollouts.start_playing().result()
+        most = max(most, rollouts._disagreements[rollouts._is_solo].max(initial=0))
+    rollouts.close()
+    assert most == limit - 1
+
+
 def test_revisits_are_told_apart() -> None:
     rollouts = make_rollouts(solo=1.0)
     rollouts.restart(0, True, [1.0, 1.0])

@@ -38,8 +38,6 @@ ACTING_SLACK = 2.0
 # A solo episode fails after this many steps, or this part of its time limit, whichever is more.
 SOLO_STEPS = 40
 SOLO_LIMIT = 0.6
-# And after this many disagreements with the expert.
-SOLO_DISAGREEMENTS = 30
 # Probability that the agent hands back after a disagreement, in a mixed episode.
 HAND_BACK_DISAGREEING = 0.1
 # How much a solo episode changes the failure rate of its level, and the least weight of a level.
@@ -63,6 +61,7 @@ class GuidedRollouts:
         solo: Fraction of solo episodes, once the agent plays.
         take_over: Probability, per step, that the agent takes over from the expert in a mixed episode.
         hand_back: Probability, per step, that it hands back.
+        max_disagreements: After how many disagreements with the expert a solo episode fails.
         threads: Threads of the engine.
         cuda_graphs: Whether a GPU replays the policy from CUDA graphs.
 
@@ -83,6 +82,7 @@ class GuidedRollouts:
         solo: float = 0.3,
         take_over: float = 0.03,
         hand_back: float = 0.02,
+        max_disagreements: int = 30,
         threads: int = 1,
         cuda_graphs: bool = True,
     ) -> None:
@@ -91,6 +91,7 @@ class GuidedRollouts:
         self.solo = solo
         self.take_over = take_over
         self.hand_back = hand_back
+        self.max_disagreements = max_disagreements
         self.first_seed = first_seed
         self.failures = np.ones(len(levels))
         self.num_started = 0
@@ -285,7 +286,7 @@ class GuidedRollouts:
         """Counts solo episodes that succeeded or failed; after a failure, the expert drives."""
         worlds = self.engine.worlds
         late = worlds.step_count > np.maximum(SOLO_STEPS, SOLO_LIMIT * worlds.max_steps)
-        stuck = self._disagreements >= SOLO_DISAGREEMENTS
+        stuck = self._disagreements >= self.max_disagreements
         over = self._is_solo & (self.engine.done | late | stuck | lost)
         succeeded = over & (self.engine.rewards > 0)
         for world in np.flatnonzero(over):

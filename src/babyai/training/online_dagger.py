@@ -169,6 +169,7 @@ class OnlineDagger(Algorithm):
             solo=options.solo,
             take_over=options.take_over,
             hand_back=options.hand_back,
+            max_disagreements=options.max_disagreements,
             threads=threads,
             cuda_graphs=options.cuda_graphs,
         )

@@ -336,6 +336,8 @@ class OnlineDaggerOptions(TrainingOptions):
     """Hand-back probability: per step, that the agent hands back to the expert."""
     solo: float = 0.3
     """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds or is too slow."""
+    max_disagreements: int = 30
+    """Solo episodes fail after this many disagreements with the expert, who then finishes them."""
     revisit_fraction: float = 0.08
     """Revisit fraction: part of each batch drawn from frames in which the agent is back in an earlier pose."""
     checkpoint_dtype: Literal["float32", "bf16"] = "bf16"
@@ -350,7 +352,7 @@ class OnlineDaggerOptions(TrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = ("frames", "worlds", "batch_size", "buffer_size", "min_buffer", "expert_frames", "warm_up", "threads")
-        require_at_least_one(self, *names)
+        require_at_least_one(self, *names, "max_disagreements")
         require_positive(self, "learning_rate", "max_grad_norm")
         if self.buffer_size < self.worlds:
             raise ValueError(
@@ -367,7 +369,7 @@ class OnlineDaggerOptions(TrainingOptions):
     def resume_may_change(self) -> tuple[str, ...]:
         """The options that may differ when a run is resumed."""
         names = ("frames", "validate_every", "threads", "solo", "learning_rate", "decay_frames", "ema_decay")
-        return (*super().resume_may_change, *names, "revisit_fraction")
+        return (*super().resume_may_change, *names, "revisit_fraction", "max_disagreements")
 
     @property
     def total(self) -> float:
