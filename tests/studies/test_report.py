@@ -288,9 +288,9 @@ def test_longer_training_is_judged_by_the_papers_window(reached: float, verdict:
     curve = [0.9] * 150 + [reached] * 140 + [0.95] * 10
     rows = {seed: make_row("long-300", seed, curve) for seed in range(2)}
     _, (_, table), text = long_run_blocks({f"{cell}/long-300": rows})
-    measured = [row for row in table if row[5] != "not measured"]
+    measured = [row for row in table if row[6] != "not measured"]
     assert len(measured) == len(table) - 9
-    assert [(after, window, ours) for _, _, _, after, window, _, ours, *_ in measured] == [
+    assert [(after, window, ours) for _, _, _, _, after, window, _, ours, *_ in measured] == [
         *(("101", "100", "90.0 ± 0.0"), ("101", "10", "90.0 ± 0.0")),
         *(("200", "100", f"{50 * 0.9 + 50 * reached:.1f} ± 0.0"), ("200", "10", f"{100 * reached:.1f} ± 0.0")),
         *(("300", "100", f"{90 * reached + 10 * 0.95:.1f} ± 0.0"), ("300", "10", "95.0 ± 0.0")),
@@ -306,13 +306,14 @@ def test_longer_training_is_judged_by_the_papers_window(reached: float, verdict:
     assert isinstance(text, str) and ": closed after 1562 epochs" in text and text.count(" in epochs ") == 5
     assert "93.1 % in epochs 1001 to 1562." in text and "+1.9 after 1562" in text
     _, (_, table) = long_run_blocks({cell: {0: make_row("", 0, curve)}})
-    assert {row[5] for row in table} == {"not measured"}
+    assert {row[6] for row in table} == {"not measured"}
     # Runs that were cut short, and shorter runs, count where they have enough epochs.
     rows[2] = make_row("long-300", 2, curve[:150])
     others = {f"{cell}/long": {0: make_row("long", 0, curve[:200])}, f"{cell}/long-300": rows}
     _, (_, table), _ = long_run_blocks(others)
-    by_long_window = [row for row in table if row[4] == "100"]
-    assert [(epochs, after, values.count(",") + 1) for _, _, epochs, after, _, values, *_ in by_long_window] == [
+    by_long_window = [row for row in table if row[5] == "100"]
+    assert {row[2] for row in by_long_window} == {"CPU"}
+    assert [(epochs, after, values.count(",") + 1) for _, _, _, epochs, after, _, values, *_ in by_long_window] == [
         *(("200", "101", 1), ("200", "200", 1)),
         *(("300", "101", 3), ("300", "200", 2), ("300", "300", 2)),
     ]

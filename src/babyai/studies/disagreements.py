@@ -171,7 +171,7 @@ def long_run_blocks(chosen: Chosen) -> list[str | Table]:
         f"{WINDOW} was added afterwards. With so few runs, a high p does not show that there is no difference.",
         (
             (
-                *("architecture", "training", "epochs of the run", "after epoch", "window", "success, %"),
+                *("architecture", "training", "device", "epochs of the run", "after epoch", "window", "success, %"),
                 *("ours", "paper", "Welch's p"),
             ),
             table,
@@ -183,7 +183,8 @@ def long_run_blocks(chosen: Chosen) -> list[str | Table]:
 def _iter_lengths(cell: Cell, runs: list[Row]) -> Iterator[tuple[str, ...]]:
     """A row for each number of epochs that some of the runs have, and each window."""
     paper = _papers(cell)
-    about = (cell.architecture, LONG_TITLES.get(cell.variant, TITLES[""]), str(LONG_RUNS[cell.variant]))
+    device = join(sorted({row["origin"]["gpu"] or CPU for row in runs}), str)
+    about = (cell.architecture, LONG_TITLES.get(cell.variant, TITLES[""]), device, str(LONG_RUNS[cell.variant]))
     if not runs:
         yield (*about, "", "", NOT_MEASURED, "", mean_and_std(paper), "")
     for epochs in LENGTHS:
