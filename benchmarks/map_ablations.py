@@ -1,14 +1,19 @@
 """Ablations of the map agent: small agents without a part of their memory, trained on four levels at the same time.
 
-    python -m benchmarks.map_ablations train runs/ablations --minutes 10       # again to continue
-    python -m benchmarks.map_ablations recurrent runs/ablations --minutes 10   # bow_endpool_res, DAgger, same levels
-    python -m benchmarks.map_ablations evaluate runs/ablations --out results/map/trained-without.jsonl
+    python -m benchmarks.map_ablations train runs/ablations --minutes 8.7 --frames 24000000
+    python -m benchmarks.map_ablations recurrent runs/ablations --minutes 15
+    python -m benchmarks.map_ablations evaluate runs/ablations --out results.jsonl
 
-The full agent is trained with two seeds, which shows how much results vary between seeds. In all runs the expert plays
-alone for the same number of frames: an ablated agent may never agree with it as often as `--expert-until` requires.
-For comparison, `recurrent` trains the paper's 1.1 agent, which sees its last action, by `babyai train dagger`: half of
-its frames are the expert's, the others its own, all labeled by the expert. Four runs share the GPU: both sizes, each
-with the paper's learning rate, and with four times that, since the paper's is for weeks of training.
+The full agent is trained with two seeds, which shows how much results vary between seeds. In all runs of `train` the
+expert plays alone for the same number of frames, up to the next log row: an ablated agent may never agree with it as
+often as `--expert-until` requires.
+
+For comparison, `recurrent` trains the paper's 1.1 agent, which also sees its last action, by `babyai train dagger`:
+half of its frames are demonstrations, the others its own, labeled by the teacher. Four runs share the GPU: both sizes,
+each with the paper's learning rate and with four times that, since the budget is short.
+
+Repeating `train` or `recurrent` continues its runs. `evaluate` takes the last weights of the map agents, and for the
+others those that did best in validation.
 
 Without a GPU, choose quicker levels, fewer frames, and a smaller batch and buffer: six buffers of a million frames take
 20 GB.
@@ -50,17 +55,17 @@ def main() -> None:
     parser.add_argument("command", choices=["train", "recurrent", "evaluate"], help="Train, or evaluate all there is.")
     parser.add_argument("folder", type=Path, help="Folder of the runs.")
     parser.add_argument("--minutes", type=float, help="Time limit of training (default: none).")
-    parser.add_argument("--levels", default=LEVELS, help=f"Levels, long episodes first (default: {LEVELS}).")
-    parser.add_argument("--frames", type=int, default=FRAMES, help=f"Frames of each agent (default: {FRAMES}).")
     parser.add_argument(
-        "--expert-frames", type=int, default=EXPERT_FRAMES, help="Frames of the expert alone, at first."
+        "--levels", default=LEVELS, help=f"Levels to train on, long episodes first (default: {LEVELS})."
     )
-    parser.add_argument("--batch-size", type=int, default=4096, help="Worlds, and frames of a batch (default: 4096).")
-    parser.add_argument("--buffer-size", type=int, default=1_000_000, help="Replay buffer (default: 1000000 frames).")
+    parser.add_argument("--frames", type=int, default=FRAMES, help=f"train: frames of each agent (default: {FRAMES}).")
     parser.add_argument(
-        "--precision", choices=PRECISIONS, help="Of the evaluation (default: bf16 on a GPU, float32 elsewhere)."
+        "--expert-frames", type=int, default=EXPERT_FRAMES, help="train: frames of the expert alone, at first."
     )
-    parser.add_argument("--out", type=Path, help="Output file of the evaluation, JSON lines.")
+    parser.add_argument("--batch-size", type=int, default=4096, help="train: worlds, and frames of a batch (4096).")
+    parser.add_argument("--buffer-size", type=int, default=1_000_000, help="train: replay buffer in frames (1000000).")
+    parser.add_argument("--precision", choices=PRECISIONS, help="evaluate: default: bf16 on a GPU, float32 elsewhere.")
+    parser.add_argument("--out", type=Path, help="evaluate: output file, JSON lines.")
     arguments = parser.parse_args()
     if arguments.command == "train":
         shared = {"levels": arguments.levels, "frames": arguments.frames, "max_minutes": arguments.minutes}
@@ -146,12 +151,15 @@ def evaluate(folder: Path, missions: int, precision: Precision | None = None) ->
             print(f"{run}: no agent yet")
             continue
         config = read_config(run)["config"]
+        # The row of the weights that are evaluated: the best validation, or the last if there was none.
+        chosen = max(rows, key=lambda row: row["success"]) if "success" in rows[-1] else rows[-1]
         about = {
             "run": run.name,
             "algorithm": read_config(run)["kind"],
             **{name: config[name] for name in ("architecture", "size", "settings", "seed", "learning_rate")},
-            "frames": rows[-1]["frames"],
-            "label_accuracy": rows[-1]["accuracy"],
+            "frames": chosen["frames"],
+            "trained_frames": rows[-1]["frames"],
+            "label_accuracy": chosen["accuracy"],
             "minutes": sum(row["seconds"] + row.get("validation_seconds", 0.0) for row in rows) / 60,
         }
         player = AgentPlayer(Agent.load(run).model, device="auto", precision=precision)

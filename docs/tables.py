@@ -163,27 +163,23 @@ def map_others_table() -> str:
 def map_ablations_table() -> str:
     """Returns small agents on four levels: with everything, without a part, and the paper's agent."""
     lines = (ROOT / "results/map/trained-without.jsonl").read_text(encoding="utf-8").splitlines()
-    runs: dict[str, list[dict[str, Any]]] = {}
+    runs: dict[str, dict[str, dict[str, Any]]] = {}
     for row in map(json.loads, lines):
-        runs.setdefault(row["run"], []).append(row)
-    levels = [row["level"] for row in next(iter(runs.values()))]
-    rows = [
-        [
-            _describe_run(first),
-            f"{first['frames'] / 1e6:.1f}",
-            f"{100 * first['label_accuracy']:.1f}",
-            *(f"{100 * row['success_rate']:.1f}" for row in results),
-        ]
-        for results in runs.values()
-        for first in results[:1]
-    ]
-    return markdown_table(["agent", "frames, million", "label accuracy", *levels], rows)
+        runs.setdefault(row["run"], {})[row["level"]] = row
+    levels = list(next(iter(runs.values())))
+    rows = []
+    for by_level in runs.values():
+        about = by_level[levels[0]]
+        rates = [by_level[level]["success_rate"] for level in levels]
+        percent = [f"{100 * rate:.1f}" for rate in (about["label_accuracy"], *rates)]
+        rows.append([_describe_run(about), f"{about['frames'] / 1e6:.1f}", *percent])
+    return markdown_table(["agent", "frames, million", "label accuracy, %", *levels], rows)
 
 
 def _describe_run(row: dict[str, Any]) -> str:
     """What is special about a run of `benchmarks.map_ablations`."""
     if row["architecture"] != "map":
-        return f"`{row['architecture']}`, {row['size']}, learning rate {row['learning_rate']:g}"
+        return f"`{row['architecture']}`, {row['size']}, learning rate {row['learning_rate'] * 1e4:g}e-4"
     without = [setting.removeprefix("without=") for setting in row["settings"]]
     return f"without `{without[0]}`" if without else f"everything, seed {row['seed']}"
 

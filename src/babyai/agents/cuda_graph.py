@@ -167,11 +167,8 @@ def _memory(tensor: Tensor) -> int:
 
 
 def _is_leaf(tensor: Tensor) -> bool:
-    try:
-        return tensor.is_leaf
-    except RuntimeError:
-        # One of several views of a weight that an update has changed since. torch.compile may keep such views.
-        return False
+    """`is_leaf`, which raises for one of several views of a weight that an update has since changed."""
+    return not (tensor._is_view() and tensor.requires_grad) and tensor.is_leaf
 
 
 def _existing_tensors() -> list[Tensor]:

@@ -335,7 +335,8 @@ class OnlineDaggerOptions(TrainingOptions):
     hand_back: float = 0.02
     """Hand-back probability: per step, that the agent hands back to the expert."""
     solo: float = 0.3
-    """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds or is too slow."""
+    """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds, is too slow, or
+    disagrees too often."""
     max_disagreements: int = 30
     """Solo episodes fail after this many disagreements with the expert, who then finishes them."""
     revisit_fraction: float = 0.08
@@ -352,7 +353,7 @@ class OnlineDaggerOptions(TrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = ("frames", "worlds", "batch_size", "buffer_size", "min_buffer", "expert_frames", "warm_up", "threads")
-        require_at_least_one(self, *names, "max_disagreements")
+        require_at_least_one(self, "max_disagreements", *names)
         require_positive(self, "learning_rate", "max_grad_norm")
         if self.buffer_size < self.worlds:
             raise ValueError(
