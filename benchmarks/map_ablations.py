@@ -1,6 +1,6 @@
 """Ablations of the map agent: small agents without a part of their memory, trained on four levels at the same time.
 
-    python -m benchmarks.map_ablations train runs/ablations --minutes 8.7 --frames 24000000
+    python -m benchmarks.map_ablations train runs/ablations --minutes 8.7
     python -m benchmarks.map_ablations recurrent runs/ablations --minutes 15
     python -m benchmarks.map_ablations evaluate runs/ablations --out results.jsonl
 
@@ -42,7 +42,7 @@ LEVELS = "BossLevel,GoToSeq,SynthLoc,PutNext"
 RUNS = [("", 0), ("", 1), *((part, 0) for part in MAP_PARTS if part != "history")]
 # The paper's agent: size and learning rate.
 RECURRENT_RUNS = [("small", 1e-4), ("small", 4e-4), ("big", 5e-5), ("big", 2e-4)]
-FRAMES = 20_000_000
+FRAMES = 24_000_000
 EXPERT_FRAMES = 2_500_000
 MISSIONS = 1000
 # Not the episodes that chose the recurrent agents' weights.
@@ -62,9 +62,13 @@ def main() -> None:
     parser.add_argument(
         "--expert-frames", type=int, default=EXPERT_FRAMES, help="train: frames of the expert alone, at first."
     )
-    parser.add_argument("--batch-size", type=int, default=4096, help="train: worlds, and frames of a batch (4096).")
-    parser.add_argument("--buffer-size", type=int, default=1_000_000, help="train: replay buffer in frames (1000000).")
-    parser.add_argument("--precision", choices=PRECISIONS, help="evaluate: default: bf16 on a GPU, float32 elsewhere.")
+    parser.add_argument(
+        "--batch-size", type=int, default=4096, help="train: worlds, and frames of a batch (default: 4096)."
+    )
+    parser.add_argument(
+        "--buffer-size", type=int, default=1_000_000, help="train: frames in the replay buffer (default: 1000000)."
+    )
+    parser.add_argument("--precision", choices=PRECISIONS, help="evaluate: default bf16 on a GPU, float32 elsewhere.")
     parser.add_argument("--out", type=Path, help="evaluate: output file, JSON lines.")
     arguments = parser.parse_args()
     if arguments.command == "train":
@@ -143,6 +147,13 @@ def train(runs: Sequence[TrainingOptions], algorithm: str = "online-dagger") -> 
         raise SystemExit(1)
 
 
+def find_row_of_agent(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The log row of the weights that are evaluated: the best validation, or the last row if there was none."""
+    validated = [row for row in rows if "success" in row]
+    # Of equals the first, which is the one that the run keeps.
+    return max(validated, key=lambda row: row["success"]) if validated else rows[-1]
+
+
 def evaluate(folder: Path, missions: int, precision: Precision | None = None) -> Iterator[dict[str, Any]]:
     """The results of all agents that have been trained, on validation missions, level by level."""
     for run in sorted(path for path in folder.iterdir() if holds_run(path)):
@@ -151,8 +162,7 @@ def evaluate(folder: Path, missions: int, precision: Precision | None = None) ->
             print(f"{run}: no agent yet")
             continue
         config = read_config(run)["config"]
-        # The row of the weights that are evaluated: the best validation, or the last if there was none.
-        chosen = max(rows, key=lambda row: row["success"]) if "success" in rows[-1] else rows[-1]
+        chosen = find_row_of_agent(rows)
         about = {
             "run": run.name,
             "algorithm": read_config(run)["kind"],

@@ -39,6 +39,12 @@ def test_agents_are_trained_continued_and_evaluated(tmp_path: Path, monkeypatch:
     assert rows[0]["label_accuracy"] != rows[4]["label_accuracy"]
 
 
+def test_frames_are_those_of_the_evaluated_weights() -> None:
+    rows = [{"frames": number, "success": success} for number, success in enumerate((0.1, 0.3, 0.3, 0.2))]
+    assert map_ablations.find_row_of_agent(rows)["frames"] == 1
+    assert map_ablations.find_row_of_agent([{"frames": 1}, {"frames": 2}])["frames"] == 2
+
+
 def test_every_part_is_left_out_once() -> None:
     runs = map_ablations.make_options(Path("runs"))
     settings = [run.settings for run in runs]

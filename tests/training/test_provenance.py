@@ -16,6 +16,8 @@ def test_the_command_names_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert command_line() == "babyai train ppo --level 'Go To'"
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", type("Spec", (), {"name": "babyai.__main__"}))
     assert command_line() == "python -m babyai train ppo --level 'Go To'"
+    monkeypatch.setattr(sys, "argv", ["/bin/babyai", "train", "ppo", "--out", "/home/me/runs/first", "runs/second"])
+    assert command_line() == "python -m babyai train ppo --out first runs/second"
 
 
 def test_it_is_json_with_versions_and_machine() -> None:

@@ -335,10 +335,9 @@ class OnlineDaggerOptions(TrainingOptions):
     hand_back: float = 0.02
     """Hand-back probability: per step, that the agent hands back to the expert."""
     solo: float = 0.3
-    """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds, is too slow, or
-    disagrees too often."""
+    """Solo fraction: episodes that the agent plays alone, with argmax actions, until it succeeds or has failed."""
     max_disagreements: int = 30
-    """Solo episodes fail after this many disagreements with the expert, who then finishes them."""
+    """Solo episodes fail after this many disagreements with the expert, or if too slow; then the expert acts."""
     revisit_fraction: float = 0.08
     """Revisit fraction: part of each batch drawn from frames in which the agent is back in an earlier pose."""
     checkpoint_dtype: Literal["float32", "bf16"] = "bf16"
@@ -353,7 +352,7 @@ class OnlineDaggerOptions(TrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = ("frames", "worlds", "batch_size", "buffer_size", "min_buffer", "expert_frames", "warm_up", "threads")
-        require_at_least_one(self, "max_disagreements", *names)
+        require_at_least_one(self, *names, "max_disagreements")
         require_positive(self, "learning_rate", "max_grad_norm")
         if self.buffer_size < self.worlds:
             raise ValueError(

@@ -36,11 +36,11 @@ def describe_provenance() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """The command that started this process, without the program's folder."""
+    """The command that started this process. Of absolute paths only the last part: results may be published."""
     module = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if module is not None:
-        return shlex.join(["python", "-m", module.name.removesuffix(".__main__"), *sys.argv[1:]])
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = [Path(sys.argv[0]).name] if module is None else ["python", "-m", module.name.removesuffix(".__main__")]
+    words = [*program, *sys.argv[1:]]
+    return shlex.join([Path(word).name if Path(word).is_absolute() else word for word in words])
 
 
 def source_commit(source: Path = SOURCE) -> tuple[str | None, bool | None]:
